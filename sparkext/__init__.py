@@ -3,7 +3,7 @@
     from sparkext import pipelined_join, report
     out = facts.transform(pipelined_join(dim, on="key"))
 
-Nothing heavy is imported before it is used: importing this package loads neither PySpark nor numba nor pyarrow.
+Heavy packages are imported on first use: importing this package loads neither PySpark nor numba nor pyarrow.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _here = Path(__file__).parent
 if not (_here / "kernels").is_dir():
-    # A checkout, where kernels and plans lie beside this folder and not in it. Python finds this folder before an
-    # installed package whenever it runs in the checkout's root, as Spark's workers do then.
+    # A checkout, with `kernels` and `plans` next to this folder instead of in it. Python finds this folder before an
+    # installed package if it runs in the checkout's root, and so do Spark's workers.
     __path__.append(str(_here.parent))
 
 __all__ = [

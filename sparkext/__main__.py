@@ -11,7 +11,7 @@ from sparkext.errors import SparkExtError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` names; returns the exit status: 0, 1 for a finding, 2 if it cannot run."""
+    """Run the command in `argv`. Return the exit status: 0, 1 for a failed check or wrong rows, 2 if it cannot run."""
     arguments = _parser().parse_args(argv)
     try:
         if arguments.command == "demo":

@@ -1,8 +1,8 @@
-"""The configuration keys: one typed registry that settings, errors and the table of the documentation come from.
+"""The configuration keys: one typed registry, the source of settings, error messages and the documentation's table.
 
-Every key lives under `spark.sparkext.` and is read from Spark's configuration, where all values are strings.
-A call may override any of them by its full name. Both ways go through the same parser. An argument of a call that
-cannot be read is an error. A configured text that cannot be read never fails a query: another value replaces it.
+Every key has the prefix `spark.sparkext.` and is read from Spark's configuration, in which all values are strings. A
+call may override any key by its full name. The same parser reads both. An argument of a call that cannot be read is an
+error. A configured text that cannot be read never fails a query: another value replaces it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from a size in Spark's notation: `4g`, `512m`, `64kb`, or a plain number of bytes.
+    """Return the bytes of a size in Spark's notation: `4g`, `512m`, `64kb`, or a plain number of bytes.
 
-    Units are powers of 1024 and case is ignored, as in Spark; fractions such as `1.5g` are refused, as there.
+    As in Spark, units are powers of 1024, case is ignored, and fractions such as `1.5g` are refused.
 
     Raises
     ------
     ValueError
-        It is no such size.
+        The text is no such size.
     """
     match = _BYTE_SIZE.fullmatch(text)
     if match is None:
@@ -53,7 +53,7 @@ def parse_bytes(text: str) -> int:
 
 
 def render_bytes(size: int) -> str:
-    """The shortest exact spelling of a byte size that `parse_bytes` reads back."""
+    """Return the shortest exact spelling of a byte size that `parse_bytes` reads back."""
     for unit in reversed(_BYTE_UNITS):
         if unit != "b" and size and size % _BYTE_UNITS[unit] == 0:
             return f"{size // _BYTE_UNITS[unit]}{unit}"
@@ -61,7 +61,7 @@ def render_bytes(size: int) -> str:
 
 
 def parse_boolean(text: str) -> bool:
-    """`true` or `false` in any case, the only spellings that Spark takes. Raises `ValueError`."""
+    """Read `true` or `false` in any case, the only spellings that Spark accepts. Raises `ValueError` for others."""
     try:
         return _BOOLEANS[text.lower()]
     except KeyError:
@@ -70,9 +70,9 @@ def parse_boolean(text: str) -> bool:
 
 @dataclass(frozen=True)
 class ValueType(Generic[T]):
-    """How values of one type are read from Spark's configuration strings, and written for people.
+    """The type of an option: `parse` reads a value from a configuration string, `render` writes it for users.
 
-    `parse` raises `ValueError` on text that is not of the type; ranges are the key's business.
+    `parse` raises `ValueError` for a text that is not of the type. The key checks ranges and choices.
     """
 
     name: str
@@ -90,12 +90,12 @@ TEXT = ValueType("text", str)
 
 @dataclass(frozen=True)
 class ConfigKey(Generic[T]):
-    """One key: where it is read (`name`), where it lands in `Settings` (`attribute`), and what it may hold.
+    """One key: its full name, its attribute in `Settings`, its type, and the values that it accepts.
 
     `expected` completes the sentence "expected …" for users; `choices`, `least` and `most` are the same rule for the
     program. Choices are recognised in any case. `if_unreadable` replaces a configured text that breaks the rule; None
     stands for the default. `of_application`: the key affects other sessions, so only the application may set it, unless
-    it sets `DEBUG_SESSIONS`. Both languages read these fields: they travel in the jar.
+    the application sets `DEBUG_SESSIONS`. The jar contains these fields, for Scala.
     """
 
     name: str
@@ -117,7 +117,7 @@ class ConfigKey(Generic[T]):
         return self.default if self.if_unreadable is None else self.if_unreadable
 
     def read_configured(self, text: str | None) -> tuple[T, str | None]:
-        """Return the value of a text in Spark's configuration, None if unset, and the problem if it cannot be read."""
+        """Return the value of a configured text, which is None if unset, and the problem if it cannot be read."""
         if text is None:
             return self.default, None
         try:
@@ -126,12 +126,12 @@ class ConfigKey(Generic[T]):
             return self.replacement, f"{error}; {self.type.render(self.replacement)} is used"
 
     def read(self, raw: object) -> T:
-        """The typed value of `raw`, a configuration string or a Python value that prints like one.
+        """Return the typed value of `raw`, a configuration string or a Python value that prints like one.
 
         Raises
         ------
         ConfigError
-            It is none of the type, or out of range.
+            The value is not of the type, or is out of range.
         """
         text = str(raw).strip()
         try:
@@ -143,7 +143,7 @@ class ConfigKey(Generic[T]):
         return value
 
     def _accepts(self, value: Any) -> bool:
-        """Return whether a value is one of the choices, if there are any, and within the bounds. NaN is in none."""
+        """Return whether a value is one of the choices, if there are any, and within the bounds. NaN never is."""
         if self.choices and value not in self.choices:
             return False
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
@@ -300,7 +300,7 @@ MEMORY_FRACTION = ConfigKey(
     default=0.5,
     doc="Share of the measured memory headroom that pipelines may plan with.",
     expected="a number above 0 and at most 1",
-    least=math.ulp(0.0),  # nothing is between it and 0
+    least=math.ulp(0.0),  # the smallest number above 0
     most=1.0,
 )
 MEMORY_MAX_BYTES = ConfigKey(
@@ -481,12 +481,12 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     DEBUG_SLOTS,
     DEBUG_HASH_MASK,
 )
-"""Every key, in the order of the documentation's table."""
+"""All keys, in the order of the documentation's table."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The values of all keys, typed and validated. `read_settings` makes them; the registry explains them."""
+    """The values of all keys, typed and validated. `read_settings` creates them; `REGISTRY` documents them."""
 
     mode: ModeName
     explain_fallback: bool
@@ -517,11 +517,11 @@ class Settings:
 
 
 def read_settings(get: Callable[[str], str | None], overrides: Mapping[str, object]) -> Settings:
-    """Settings from Spark's configuration, overridden by the options of one call.
+    """Return the settings of Spark's configuration, overridden by the options of one call.
 
-    `get` maps a full key name to its configured string, None if unset; `configuration_problems` reports those that
-    cannot be read. `overrides` maps full key names to strings or Python values, and wins. A default `morsel.minRows`
-    gives way to a lower `morsel.maxRows`.
+    `get` maps a full key name to its configured string, None if unset; `configuration_problems` reports strings that
+    cannot be read. `overrides` maps full key names to strings or Python values, and takes precedence. If
+    `morsel.maxRows` is lower than the default `morsel.minRows`, it replaces that default.
 
     Raises
     ------
@@ -533,13 +533,13 @@ def read_settings(get: Callable[[str], str | None], overrides: Mapping[str, obje
 
 
 def configuration_problems(configured: Mapping[str, str]) -> list[str]:
-    """Return the problems of a configuration's `spark.sparkext.*` keys: unknown ones, and texts that cannot be read."""
+    """Return the problems of a configuration's `spark.sparkext.*` keys: unknown keys, and texts that cannot be read."""
     _, problems = _read(configured.get, {})
     return [*map(_unknown, _unknown_names(configured)), *problems]
 
 
 def _read(get: Callable[[str], str | None], overrides: Mapping[str, object]) -> tuple[Settings, list[str]]:
-    """Return the settings, and the problems of what is configured. Raises `ConfigError` for those of the overrides."""
+    """Return the settings, and the problems of the configuration. Raises `ConfigError` for problems of `overrides`."""
     problems = [_unknown(name) for name in _unknown_names(overrides)]
     values: dict[str, Any] = {}
     replaced: dict[str, str] = {}
@@ -573,7 +573,7 @@ def _unknown_names(given: Iterable[str]) -> list[str]:
 
 
 def _unknown(name: str) -> str:
-    """The problem with a name that is no key, and the key whose full, short or attribute name is nearest."""
+    """Return the problem of an unknown name, with the key whose full, short or attribute name is nearest."""
     spellings = {
         spelling.lower(): key.name
         for key in REGISTRY
@@ -586,7 +586,7 @@ def _unknown(name: str) -> str:
 
 
 def markdown_table() -> str:
-    """The registry as the Markdown table of `docs/options.md`, one row per key, without a trailing newline."""
+    """Return the registry as the Markdown table of `docs/options.md`, one row per key, without a trailing newline."""
     rows = [("key", "type", "unit", "default", "meaning"), ("---",) * 5]
     for key in REGISTRY:
         default = key.type.render(key.default)

@@ -1,8 +1,8 @@
-"""The parent of Spark's Python workers, with everything that a pipeline needs loaded before it forks.
+"""The parent process of Spark's Python workers: it loads all modules and kernels of a pipeline before it forks.
 
-`sparkext.configure` sets it as `spark.python.daemon.module`. Spark's own daemon forks bare workers, and each would
-import pyarrow, numba and the kernels, and load the compiled kernels from numba's cache, before its first morsel. Pages
-loaded before the fork are shared.
+`sparkext.configure` sets it as `spark.python.daemon.module`. Workers forked by Spark's own daemon would each import
+pyarrow, numba and the kernels, and load the compiled kernels from numba's cache, before their first morsel. All workers
+share the memory pages that are loaded before the fork.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from sparkext.memory import address_space, freed
 
 
 def preload() -> None:
-    """Load what pipelines need. Starts no thread of Python's: a fork would lose it.
+    """Load the modules and kernels of pipelines. Starts no Python thread, because a fork would lose it.
 
-    What goes wrong here is told and goes on: this process serves all of Spark's Python workers, not only pipelines.
+    Prints an error and continues, because this process is the parent of all Python workers of Spark, not only of those
+    that run pipelines.
     """
     try:
         from sparkext.worker.warm_up import warm_up
@@ -33,7 +34,8 @@ def main() -> None:
     from pyspark.daemon import manager
 
     preload()
-    # Workers collect garbage after every task: what was loaded here is none, and looking at all of it takes 50 ms.
+    # Freeze loaded modules out of the garbage collector: workers collect garbage after every task, and traversing these
+    # objects would cost 50 ms each time.
     gc.collect()
     gc.freeze()
     manager()

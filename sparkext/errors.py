@@ -1,4 +1,4 @@
-"""Everything sparkext raises on purpose, under one base class."""
+"""The errors that sparkext raises on purpose, under one base class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class SparkExtError(Exception):
 
 
 class InvalidCallError(SparkExtError):
-    """What was asked for cannot be built. Lists every problem of the call, not only the first."""
+    """A call is invalid. Lists every problem of the call, not only the first."""
 
     asked_for = "call"
 
@@ -23,7 +23,7 @@ class InvalidCallError(SparkExtError):
             super().__init__(f"{len(self.problems)} problems with this {self.asked_for}:\n{lines}")
 
     def __reduce__(self) -> tuple[type[InvalidCallError], tuple[tuple[str, ...]]]:
-        """Pickle the problems: an exception would be made anew of its text."""
+        """Pickle the problems. By default, unpickling would pass the message to the constructor instead."""
         return type(self), (self.problems,)
 
 
@@ -34,23 +34,23 @@ class InvalidJoinError(InvalidCallError):
 
 
 class InvalidScanError(InvalidCallError):
-    """A scan cannot be built. Raised when `scan_parquet` is called, before anything but names of files is read."""
+    """A scan cannot be built. Raised when `scan_parquet` is called, which only lists files and reads their schema."""
 
     asked_for = "scan"
 
 
 class InvalidOrderError(InvalidCallError):
-    """A call of `ordered` is invalid. Lists every problem that was found."""
+    """A call of `ordered` is invalid. Lists every problem of the call."""
 
 
 class InvalidQueryError(InvalidCallError):
-    """CQL is not well formed, not well defined, or cannot run on the DataFrames that it is given."""
+    """CQL is not well formed, not well defined, or cannot run on the given DataFrames."""
 
     asked_for = "CQL"
 
 
 class QueryStateError(SparkExtError):
-    """Continuous queries cannot go on: a cycle comes to no end, or what they have to know does not fit in memory."""
+    """Continuous queries cannot go on: a cycle does not terminate, or their state does not fit in memory."""
 
 
 class ConfigError(SparkExtError):
@@ -58,21 +58,21 @@ class ConfigError(SparkExtError):
 
 
 class BuildSideTooLargeError(SparkExtError):
-    """The build side exceeds its byte limit. Names the size reached, the limit and the ways out."""
+    """The build side exceeds its byte limit. Names the size reached, the limit and the remedies."""
 
 
 class FileReadError(SparkExtError):
-    """A data file cannot be read. The session extension makes Spark's own error of it, and takes the message apart."""
+    """A data file cannot be read. The session extension parses the message, and raises Spark's own error instead."""
 
     @classmethod
     def of(cls, path: str, cause: Exception) -> FileReadError:
-        """Name the file, and whether it is missing or something else is wrong with it."""
+        """Return an error with the path, and either "no such file" or the cause."""
         problem = "no such file" if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {cause}"
         return cls(f"cannot read {path!r}: {problem}")
 
 
 class ConditionError(SparkExtError):
-    """The condition of a join failed on a pair of rows. The session extension makes Spark's own error of it."""
+    """The condition of a join failed on a pair of rows. The session extension raises Spark's own error instead."""
 
 
 class BuildFileError(SparkExtError):
@@ -80,15 +80,15 @@ class BuildFileError(SparkExtError):
 
 
 class CellError(SparkExtError):
-    """Rows from other tasks are damaged, or gone. The session extension has the task that sent them run once more."""
+    """Rows from other tasks are damaged or missing. The session extension runs the task that sent them again."""
 
 
 class StateError(SparkExtError):
-    """State that a stream has left in its checkpoint is lost, damaged, of another version or of another operator."""
+    """A stream's state in its checkpoint is lost, damaged, of another version or of another operator."""
 
 
 class OperatorError(SparkExtError):
-    """A function that processes rows in order (`ordered`, apply=…) has returned what it may not."""
+    """A function that processes rows in order (`ordered`, apply=…) has returned an invalid result."""
 
 
 class SchemaMismatchError(SparkExtError):
@@ -96,12 +96,12 @@ class SchemaMismatchError(SparkExtError):
 
 
 class EnvironmentProblemError(SparkExtError):
-    """Java, PySpark, a package or the file system is not what sparkext needs; says what to install or set."""
+    """Java, PySpark, a package or the file system does not meet the requirements. Names what to install or set."""
 
 
 class ReportUnavailableError(SparkExtError):
-    """`report` was asked about a DataFrame that is not a sparkext pipeline or has not run yet."""
+    """`report` was called for a DataFrame that is not a sparkext pipeline or has not run yet."""
 
 
 class ExtensionMissingError(SparkExtError):
-    """Something was asked for that needs the session extension, in a session without it."""
+    """A call needs the session extension, in a session without it."""

@@ -1,7 +1,7 @@
-"""What Python and Scala both have to know, written once: plain data in the jar, too.
+"""Constants that Python and Scala share, defined once and copied into the jar as plain data.
 
-So do the options (`sparkext.config`) and the names in plans (`sparkext.plans`): see `sparkext.spark.jar`. Needs nothing
-but the standard library, as the build of the package does.
+The jar also contains the options (`sparkext.config`) and constants of `sparkext.plans`, see `sparkext.spark.jar`. Needs
+only the standard library, because the build of the package imports it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ FIRST_BATCH_ROWS = 16_384
 """The first batch is small and later ones grow, so that a query with a LIMIT sees its rows early."""
 
 BATCH_GROWTH = 4
-"""How many times as many rows as a batch the next one has."""
+"""Ratio of the rows of a batch to the rows of the batch before."""
 
 SPARK_TYPES = {
     "BooleanType": "bool",
@@ -30,8 +30,8 @@ SPARK_TYPES = {
     "VarcharType": "string",
     "BinaryType": "binary",
 }
-"""Key types by Spark's classes, which have the same names in both languages. Decimals have digits as well, and some
-strings are no keys: each language looks at these itself."""
+"""Key types by Spark's classes, which have the same names in both languages. Each language handles decimals, which
+also have digits, and strings that cannot be keys, in its own code."""
 
 PARQUET_TYPES = {
     "BOOLEAN": {"": "bool"},
@@ -58,13 +58,14 @@ PARQUET_TYPES = {
     "BYTE_ARRAY": {"": "binary", "STRING": "string"},
     "FIXED_LEN_BYTE_ARRAY": {"DECIMAL": "decimal"},
 }
-"""The key type that Spark and Arrow read from values of a physical type with a logical one, as parquet-java spells it.
+"""Key types by Parquet's physical type and logical type, spelled as in parquet-java: Spark and Arrow read them alike.
 
-What is missing, Spark reads in a way of its own, or fails on some: decimals as bytes of any length, for one.
+Types that are missing here are read differently by Spark, or fail for some values, such as decimals of arbitrary length
+in BYTE_ARRAY.
 """
 
 MOST_DECIMAL_BYTES = 16
-"""What Arrow's decimals have. Files may have longer ones."""
+"""Size of Arrow's decimals (128 bits). Parquet files may have longer ones."""
 
 _ON_THE_SERVER = ("AES256", "SSE-KMS", "DSSE-KMS")
 
@@ -80,21 +81,21 @@ S3_UNMAPPED: dict[str, tuple[str, ...]] = {
     "security.credential.provider.path": (),
     "delegation.token.binding": (),
 }
-"""Settings of S3A that change what is read, or how it is reached, in ways that workers know nothing of; and the values
-that do not."""
+"""S3A settings that workers do not support, because they change the data that is read or how it is accessed. The tuple
+has the values that do not."""
 
 S3_ENDPOINT = r"((https?://)?[^/]+/?)?"
-"""A host. Both languages read this pattern, and the next one, alike."""
+"""Pattern of an endpoint: a host. This pattern and the next one have the same meaning in Python and Scala."""
 
 S3_AWS_ENDPOINT = r"(?:https?://)?s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com/?"
-"""AWS's endpoint of a region, which it names, or of all."""
+"""Pattern of AWS's global endpoint, or of the endpoint of a region, which is the group."""
 
 S3_DEFAULT_PROVIDERS = (
     "TemporaryAWSCredentialsProvider",
     "SimpleAWSCredentialsProvider",
     "EnvironmentVariableCredentialsProvider",
 )
-"""Providers of credentials that are asked where a session names none."""
+"""The credential providers of a session that configures none."""
 
 S3_AMBIENT_PROVIDERS = (
     "EnvironmentVariableCredentialsProvider",
@@ -106,4 +107,4 @@ S3_AMBIENT_PROVIDERS = (
     "DefaultCredentialsProvider",
     "DefaultAWSCredentialsProviderChain",
 )
-"""What these find, workers find as AWS's own tools do."""
+"""Credential providers whose credentials workers find themselves, as AWS's own tools do."""

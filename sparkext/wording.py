@@ -1,4 +1,4 @@
-"""Numbers and limits as people read them."""
+"""Numbers, sizes and limits as texts for users."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ LIMITS: Mapping[str, str] = {
     "available": "what the machine has left (MemAvailable)",
     "configured": "spark.sparkext.memory.maxBytes",
 }
-"""What binds the headroom, by the names that `memory.Headroom` gives its limits."""
+"""Descriptions of the limits of memory headroom, by their names in `memory.Headroom`."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size(count: float) -> str:
-    """Bytes in the largest unit that leaves at least one."""
+    """Return a number of bytes in the largest unit in which it is at least 1."""
     unit = 0
     while abs(count) >= 1024 and unit < len(_UNITS) - 1:
         count /= 1024
@@ -26,19 +26,19 @@ def size(count: float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Three significant digits without an exponent, or all digits before the point; nothing for None."""
+    """Return three significant digits without an exponent, all digits of a number from 1,000 on, or "" for None."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 1000 else f"{Decimal(f'{value:.3g}'):f}"
 
 
 def counted(number: int, thing: str) -> str:
-    """`1 task`, `2 tasks`: `thing` is a word with a regular plural."""
+    """Return a number with its noun: `1 task`, `2 tasks`. `thing` is a word with a regular plural."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def short(number: float) -> str:
-    """A number for an axis: 20, 1k, 2.5M."""
+    """Return a number as a label of an axis: 20, 1k, 2.5M."""
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= factor:
             return f"{number / factor:g}{letter}"

@@ -1,1 +1,1 @@
-"""Build sides and their indexes: made, published, kept."""
+"""Build sides and their indexes: built, published and cached."""

@@ -1,8 +1,8 @@
 """A build side as a file: every column one contiguous Arrow array, ready to be mapped and gathered from.
 
-Batches of many rows arrive from Spark; joins gather from arbitrary rows, and a column in many chunks would cost a
-search per row. So columns are made contiguous once, as they are written: buffer by buffer, each chunk's part in turn,
-which takes no memory but the chunks. Only nested columns, and others that are rare, are put together in memory first.
+Spark sends batches of many rows, whereas joins gather arbitrary rows; a column in many chunks would cost a search per
+row. Columns are therefore made contiguous once, while they are written: buffer by buffer, chunk by chunk, which needs
+no memory in addition to the chunks. Only nested columns and other rare types are first combined in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sparkext.storage.container import ContainerWriter, read_footer
 WAYS_OUT = (
     "Select fewer columns or filter it, join the other way round, give workers more memory, or use Spark's own join."
 )
-"""What to do about a build side that the memory of workers is too small for."""
+"""Advice if a build side does not fit the memory of workers."""
 
 
 def collect_batches(
@@ -35,7 +35,7 @@ def collect_batches(
 ) -> pa.Table:
     """Gather a build side's batches into a table of these types, and stop as soon as they exceed `max_bytes`.
 
-    `order`: numbers of the batches in the order of the table, read when the last has come; none if they come so.
+    `order`: indexes of the batches in the order of the table, read after the last batch; empty: the order of arrival.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def collect_batches(
 
 
 def streamed_table(buffer: pa.Buffer, schema: pa.Schema) -> pa.Table:
-    """Read Arrow streams that lie one after the other as a table of these types, without copying."""
+    """Read consecutive Arrow streams as a table of these types, without copying."""
     source = pa.BufferReader(buffer)
     kept: list[pa.RecordBatch] = []
     while source.tell() < buffer.size:
@@ -71,12 +71,12 @@ def _table(kept: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 
 
 def check_build_size(rows: int, size: int, max_bytes: int) -> None:
-    """Hold what was read of a build side against its limit.
+    """Check the size of the rows read so far against the limit of a build side.
 
     Raises
     ------
     BuildSideTooLargeError
-        Names what was read, the limit, and the ways out.
+        The message has the size so far, the limit, and advice.
     """
     if size > max_bytes:
         raise BuildSideTooLargeError(
@@ -88,12 +88,12 @@ def check_build_size(rows: int, size: int, max_bytes: int) -> None:
 
 
 def check_memory(rows: int, size: int) -> None:
-    """Hold rows that cannot be kept on disk against the memory that making them contiguous takes.
+    """Check that there is memory to make rows contiguous that cannot be stored on disk.
 
     Raises
     ------
     BuildSideTooLargeError
-        There is less.
+        There is not enough memory.
     """
     free = headroom_for(size)
     if free is not None and size > free:
@@ -125,7 +125,7 @@ def read_build_file(buffer: pa.Buffer, origin: str) -> tuple[int, list[pa.Array]
 
 
 def write_column(writer: ContainerWriter, column: pa.Array | pa.ChunkedArray, name: str = "") -> dict[str, Any]:
-    """Write one column, contiguous; return its place, for the footer.
+    """Write one column contiguously; return its location, for the footer.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def write_column(writer: ContainerWriter, column: pa.Array | pa.ChunkedArray, na
 
 
 def read_column(buffer: pa.Buffer, place: Mapping[str, Any]) -> pa.Array:
-    """Return the column at this place, without copying."""
+    """Return the column at this location, without copying."""
     if "buffers" not in place:
         return pa.ipc.open_stream(buffer.slice(place["offset"], place["length"])).read_next_batch().column(0)
     arrow_type = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(place["type"]))).field(0).type
@@ -159,7 +159,7 @@ def read_column(buffer: pa.Buffer, place: Mapping[str, Any]) -> pa.Array:
 
 
 def _byte_width(arrow_type: pa.DataType) -> int | None:
-    """Return how many whole bytes each value of a type takes in its only buffer, or None."""
+    """Return the width of a type's values in whole bytes, None if they have more than one buffer or are bits."""
     plain = pa.types.is_primitive(arrow_type) or pa.types.is_decimal(arrow_type)
     if not plain and not pa.types.is_fixed_size_binary(arrow_type):
         return None
@@ -171,7 +171,7 @@ def _validity_pieces(chunks: Sequence[pa.Array]) -> Iterable[Any]:
 
 
 def _data_pieces(chunks: Sequence[pa.Array], arrow_type: pa.DataType) -> list[Iterable[Any]]:
-    """Return what each buffer but that of the nulls consists of."""
+    """Return the pieces of each buffer except the validity bitmap."""
     width = _byte_width(arrow_type)
     if width is not None:
         return [(chunk.buffers()[1].slice(chunk.offset * width, len(chunk) * width) for chunk in chunks if len(chunk))]

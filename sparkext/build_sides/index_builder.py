@@ -1,4 +1,4 @@
-"""Chooses and builds the index of a build side, and brings its columns into the order that joins gather them in."""
+"""Chooses and builds the index of a build side, and orders its columns for gathers if that is worthwhile."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from sparkext.rows.contiguous import contiguous, needs_wide_offsets
 
 @dataclass(frozen=True)
 class BuiltIndex:
-    """An index, what is said of it, and the columns that are kept with it by number, one at a time as asked for.
+    """An index, its description, and the columns to store with it, as pairs of column index and array, one at a time.
 
-    `columns` is None where they lie in a build file already, in the order that the index speaks of. They need not be
-    contiguous: they become so when they are written.
+    `columns` is None if the build file has them already, in the row order of the index. They need not be contiguous:
+    writing makes them so.
     """
 
     index: AnyIndex
@@ -58,9 +58,9 @@ class BuiltIndex:
 def index_columns(
     rows: int, columns: list[pa.Array | pa.ChunkedArray], recipe: IndexRecipe, threads: int, keep: bool
 ) -> BuiltIndex:
-    """Index a build side, with so many threads. `keep`: its columns do not lie in a build file.
+    """Index a build side with `threads` threads. `keep`: the index has to store the columns; no build file has them.
 
-    Columns in the list that the index is made from become contiguous there, so that their pieces can be let go.
+    Indexed columns are replaced in the list by contiguous ones, so that their chunks can be freed.
     """
     indexed = recipe.indexed
     for number, array in zip(indexed, ahead(lambda number: contiguous(columns[number]), indexed, threads), strict=True):
@@ -77,14 +77,14 @@ def index_columns(
 
 
 def _clustered(rows: RowIds | None, column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the rows of an index, key by key: entry i of the index is row i."""
+    """Return a column in the row order of an index, key by key: row i belongs to entry i of the index."""
     return Column.of(contiguous(column)).take(rows, missing=False)
 
 
 def _without_rows(index: AnyIndex) -> AnyIndex:
-    """Return the same index with no row ids: where the columns are clustered, its entries are the rows.
+    """Return the same index with empty row ids: if the columns are clustered, its entries are the rows.
 
-    They are empty and not left out, which would mean that every key has one row.
+    The ids are empty and not None, which would mean that every key has one row.
     """
     if index.rows is None:
         return index
@@ -99,7 +99,7 @@ def _without_rows(index: AnyIndex) -> AnyIndex:
 def build_index(
     rows: int, columns: Sequence[pa.Array | pa.ChunkedArray], recipe: IndexRecipe, threads: int = 1
 ) -> tuple[AnyIndex, IndexInfo]:
-    """Choose and build the index of a build side in this process. The columns that it reads are contiguous."""
+    """Choose and build the index of a build side in this process. The columns that it reads must be contiguous."""
     started = time.perf_counter()
     size = sum(column.nbytes for column in columns)
     if not recipe.key_columns and not recipe.bounds:
@@ -119,7 +119,7 @@ def build_index(
         compared = [cast_key(columns[column], bound_type) for column, bound_type in recipe.bounds]
         index: AnyIndex = build_range_index(
             compared,
-            # Passed on and not kept here: they are let go as soon as there are groups.
+            # Passed without a local reference, so that they are freed as soon as there are groups.
             normalise_keys(key_columns, recipe.null_safe, ranges)
             if key_columns
             else NormalisedKeys(rows, None, None, None),
@@ -162,18 +162,18 @@ def _worth_clustering(index: AnyIndex, columns: Sequence[pa.Array | pa.ChunkedAr
         return False
     distinct = index.distinct
     if count_runs(rows) <= distinct:
-        return False  # the rows of each key lie side by side as it is, or are one
+        return False  # the rows of each key are consecutive already, or each key has one row
     size = sum(column.nbytes for column in columns)
     return worth_clustering(rows.size, distinct, size, headroom_for(int(size / CLUSTERED_SHARE)))
 
 
 def _require(needed: int, rows: int, purpose: str) -> None:
-    """Make sure that there is memory for what comes next: the system ends a process that takes more than there is.
+    """Check that there is memory for the next step: the system kills a process that exceeds its memory.
 
     Raises
     ------
     BuildSideTooLargeError
-        There is not.
+        There is not enough memory.
     """
     free = headroom_for(needed)
     if not fits(needed, free):

@@ -1,10 +1,10 @@
-"""Build sides that workers have read from files, with their indexes: kept on local disk for later queries.
+"""Build sides that workers have read from files, with their indexes: cached on local disk for later queries.
 
     <local folder of the executor>/sparkext/<digest of the rows>.<digest of the recipe>.index
 
-The first digest covers what was read (columns, types, filter) and the identity of every file, so that a changed, added
-or removed file is another entry. Entries that no query has used for the longest time go first; what a process has
-mapped stays readable. Spark deletes the folder when the executor ends.
+The first digest covers the rows read (columns, types, filter) and the identity of every file, so that a changed, added
+or removed file results in another entry. The least recently used entries are evicted first; mapped files stay readable.
+Spark deletes the folder when the executor ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked_if_free, r
 
 
 def touch(entry: Path) -> None:
-    """Remember that an entry is in use: by the time of its lock, as its own times are part of its identity."""
+    """Record the use of an entry in the time of its lock, because the entry's own times are part of its identity."""
     with contextlib.suppress(OSError):
         os.utime(lock_of(entry), follow_symlinks=False)
 
@@ -33,17 +33,17 @@ def _last_used(entry: Path) -> int:
 
 
 def forget(digests: Collection[str]) -> None:
-    """Remove all indexes of rows of these names, and their locks: nobody will ask for them again."""
+    """Remove all indexes of the rows with these digests, and their locks: they will not be requested again."""
     for path in local_folder().iterdir() if digests else ():
         if INDEX_SUFFIX in path.name and path.name.partition(".")[0] in digests:
             path.unlink(missing_ok=True)
 
 
 def evict(kept: Collection[Path], max_bytes: int) -> None:
-    """Remove entries, least recently used first, until all take at most `max_bytes`; those `kept` stay."""
+    """Remove entries, least recently used first, until the rest take at most `max_bytes`; never those in `kept`."""
     folder = local_folder()
-    # Every task comes by here: the folder, which may hold thousands of entries, is listed once. Several that do at a
-    # time remove the same entries.
+    # Every task runs this, and the folder may have thousands of entries: it is listed once. Concurrent tasks evict the
+    # same entries.
     names = {item.name for item in folder.iterdir()}
     found = []
     for entry in (folder / name for name in names if name.endswith(INDEX_SUFFIX)):
@@ -61,7 +61,7 @@ def evict(kept: Collection[Path], max_bytes: int) -> None:
 
 
 def _remove_leftovers(folder: Path, names: Collection[str]) -> None:
-    """Delete what killed writers have left, and the locks of entries that are gone. What is under way stays."""
+    """Delete temporary files of killed writers, and locks of entries that no longer exist, unless they are in use."""
     half_written = {name.partition(INDEX_SUFFIX)[0] for name in names if name.endswith(TEMPORARY_SUFFIX)}
     for lock in (name for name in names if name.endswith(INDEX_SUFFIX + LOCK_SUFFIX)):
         entry = folder / lock.removesuffix(LOCK_SUFFIX)

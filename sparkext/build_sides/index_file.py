@@ -1,4 +1,4 @@
-"""A join index as a file: its flat arrays, and maybe the build side's columns, mapped back by every worker."""
+"""A join index as a file: its flat arrays, and optionally the build side's columns; every worker maps it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _KINDS: Mapping[str, type[AnyIndex]] = {
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """What the report says of an index: its kind and why, its size, and the seconds that its builder took.
+    """Description of an index for reports: its type and the reason, its size, and the seconds spent by its builder.
 
-    And what its users have to know. `key_ranges`: how keys are packed (see `keys.normalise_keys`).
+    Users of the index need the other fields. `key_ranges`: how keys are packed (see `keys.normalise_keys`).
     `key_bounds`: the smallest and the largest value of each key column, see `keys.key_bounds`.
-    `clustered`: the columns beside the index are copies in the order of keys (`index.rows`). `made_by`: a line for each
-    pipeline that has made the build side, the lowest first.
+    `clustered`: the columns stored with the index are copies in key order (`index.rows`). `made_by`: a line for each
+    pipeline that has derived the build side, the lowest first.
     """
 
     kind: str
@@ -58,7 +58,7 @@ def write_index_file(
     stream: IO[bytes],
     columns: Iterable[tuple[int, pa.Array | pa.ChunkedArray]] | None = None,
 ) -> None:
-    """Write all arrays of the index, and columns of the build side by number, unless they lie elsewhere."""
+    """Write all arrays of the index, and columns of the build side by index, unless they are in another file."""
     writer = ContainerWriter(stream)
     kept = None
     if columns is not None:
@@ -71,7 +71,7 @@ def write_index_file(
 
 
 def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo, dict[int, pa.Array] | None]:
-    """Return the index around the mapped arrays, and the columns by number if it holds them, without copying.
+    """Return the index over the mapped arrays, and the stored columns by index, if any, without copying.
 
     Raises
     ------

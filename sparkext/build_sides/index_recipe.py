@@ -1,4 +1,4 @@
-"""What the index of a build side is made from."""
+"""The inputs and parameters of a build side's index."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class IndexRecipe:
     """Everything that determines an index of a given build file.
 
     `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
-    `may_cluster`: the join gathers payload and does not ask which build rows it comes from.
+    `may_cluster`: the join gathers payload and does not need the ids of build rows.
     `bounds`: position and type of the columns that a range or as-of join compares, the one to order by first;
     `inverted`: the second of them is bounded from above only. `probe_ordered`, `rows_matter`: see
     `plans.algorithm.choose_index`.
-    `gathered`: the columns that are fetched by row, and so are kept with an index that holds columns.
+    `gathered`: the columns that are gathered by row; an index that stores columns stores these.
     """
 
     key_columns: tuple[int, ...]
@@ -39,20 +39,20 @@ class IndexRecipe:
 
     @property
     def indexed(self) -> list[int]:
-        """The columns that the index is made from, which have to be contiguous."""
+        """The columns that the index is built from, which have to be contiguous."""
         return sorted({*self.key_columns, *(number for number, _ in self.bounds)})
 
     @property
     def digest(self) -> str:
-        """Name of the index among those of its build file. It changes with the package: no other version's is read."""
+        """Name of the index among the indexes of its build file. It depends on the package version."""
         return fingerprint_of(self)[:16]
 
 
 def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe:
-    """Return what the index of join number `number` is made from, and which columns are kept with it."""
+    """Return the recipe for the index of join `number`, including the columns that are stored with it."""
     join = spec.joins[number]
     gathered = {*spec.gathered(number + 1)}
-    if reducers(spec, number):  # another index is made of what is left of it
+    if reducers(spec, number):  # the reduced build side is indexed again, from these columns
         gathered.update(key.build for key in join.keys)
         gathered.update(column for column, _ in join.compared)
     return IndexRecipe(
@@ -71,11 +71,11 @@ def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe
 
 
 def index_recipes(spec: PipelineSpec, hash_mask: int) -> list[IndexRecipe]:
-    """Return the same for each join."""
+    """Return the recipe of each join."""
     return [index_recipe(spec, number, hash_mask) for number in range(len(spec.joins))]
 
 
 def _is_bounded_above_only(join: JoinSpec) -> bool:
-    """Return whether the second compared column is never asked to be at least something."""
+    """Return whether no condition bounds the second compared column from below."""
     second = join.compared[1:]
     return bool(second) and all(pair.op[0] == ">" for pair in join.ranges if (pair.build, pair.type) == second[0])

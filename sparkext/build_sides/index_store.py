@@ -1,7 +1,7 @@
 """One index per build side and node: built by the first worker that needs it, mapped by all.
 
-The index of a build file lies beside it, so it lives and dies with it; one that is kept for later queries holds the
-columns as well. So does that of a build side with many rows a key: a copy of its columns in the order of keys.
+The index of a build file is stored next to it and is deleted with it. An index that is cached for later queries stores
+the columns, too. So does the index of a build side with many rows per key: a copy of its columns in key order.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _BROADCAST = re.compile(r"broadcast_\d+_python(\.|$)")
 class BuildSide:
     """A build side as a pipeline uses it: its columns, and the index over its keys. Both may be mapped files.
 
-    `columns`, by number, hold the rows that matches speak of: those of the build file, or where `info.clustered` those
-    of a copy in the order of keys. Of a copy there are only the columns that joins fetch. `reused`: the index was there
-    before this task asked for it. `is_partition`: other tasks have other rows of the build side.
+    `columns`, by index, contain the rows to which matches refer: of the build file or, if `info.clustered`, of a copy
+    in key order. A copy has only the columns that joins gather. `reused`: the index existed before this task requested
+    it. `is_partition`: other tasks have other rows of the build side.
     """
 
     rows: int
@@ -57,17 +57,17 @@ class BuildSide:
         return cls(rows, {number: Column.of(column) for number, column in columns.items()}, index, info)
 
     def lookup(self, keys: NormalisedKeys) -> Matches:
-        """Return the match range of every probe key, in terms of `columns`."""
+        """Return the match range of every probe key, as rows of `columns`."""
         assert not isinstance(self.index, RangeIndex)
         return self._in_columns(self.index.lookup(keys))
 
     def lookup_ranges(self, keys: RangeKeys) -> Matches | Candidates:
-        """Return what is in the range of every probe row, in terms of `columns`."""
+        """Return the matches in the range of every probe row, as rows of `columns`."""
         assert isinstance(self.index, RangeIndex)
         return self._in_columns(self.index.lookup(keys))
 
     def lookup_nearest(self, keys: NearestKeys) -> Matches:
-        """Return the nearest row of every probe row, in terms of `columns`."""
+        """Return the nearest row for every probe row, as rows of `columns`."""
         assert isinstance(self.index, RangeIndex)
         return self._in_columns(nearest(self.index, keys))
 
@@ -76,7 +76,7 @@ class BuildSide:
 
 
 def index_in_memory(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> BuildSide:
-    """Index a build side in this process, for this process alone."""
+    """Index a build side in this process, without sharing it."""
     built = index_columns(rows, list(columns), recipe, threads=1, keep=False)
     own = (
         enumerate(columns)
@@ -89,15 +89,15 @@ def index_in_memory(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe)
 def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     """Map a build file and its index, building the index first if no worker of this node has.
 
-    Build sides stay open from task to task in a worker process; those whose file is gone are let go.
+    Build sides stay open across the tasks of a worker process; they are released when their file has been deleted.
     """
     return _opened.get(path, recipe.digest, partial(_map_build_side, path, recipe))
 
 
 def open_kept_index(path: Path, build: Callable[[], BuiltIndex]) -> BuildSide:
-    """Map an index that holds its columns, building it first if it is not there; it stays open likewise.
+    """Map an index that stores its columns, building it first if it does not exist; it stays open in the same way.
 
-    A damaged one is built again.
+    A damaged index is built again.
     """
     return published(path, partial(_write, path, build), lambda path: _opened.get(path, "", partial(_map_kept, path)))
 
@@ -109,7 +109,7 @@ class _OpenBuildSides:
         self._entries: LastUsed[tuple[str, str], tuple[FileIdentity, BuildSide]] = LastUsed(_OPEN_BUILD_SIDES)
 
     def get(self, path: Path, name: str, load: Callable[[], BuildSide]) -> BuildSide:
-        """Return what `load` has made of the file under this name, as long as it is that file."""
+        """Return the result of `load` for the file under this name, cached as long as the file is the same."""
         self._drop_vanished()
         key = (str(path), name)
         identity = file_identity(path)
@@ -127,9 +127,9 @@ _opened = _OpenBuildSides()
 
 
 def index_path_of(path: Path, recipe: IndexRecipe) -> Path:
-    """Return where the index of a build file lies.
+    """Return the path of the index of a build file.
 
-    The identity of the build file is part of the name: should the file be replaced, the old index is not found.
+    The name contains the identity of the build file: if the file is replaced, the old index is not found.
     """
     identity = "-".join(f"{part:x}" for part in file_identity(path))
     return path.with_name(f"{path.name}.{identity}.{recipe.digest}{INDEX_SUFFIX}")
@@ -164,7 +164,7 @@ def _write(index_path: Path, build: Callable[[], BuiltIndex]) -> None:
 
 
 def remove_with_indexes(path: Path) -> None:
-    """Delete a build file and everything beside it that belongs to it. What is mapped stays readable."""
+    """Delete a build file and the files that belong to it in its folder. Mapped files stay readable."""
     suffixes = (INDEX_SUFFIX, LOCK_SUFFIX, TEMPORARY_SUFFIX)
     for sibling in path.parent.iterdir():
         if sibling.name.startswith(f"{path.name}.") and sibling.name.endswith(suffixes):
@@ -173,10 +173,10 @@ def remove_with_indexes(path: Path) -> None:
 
 
 def _remove_orphans(path: Path) -> None:
-    """Delete what belongs to broadcasts that Spark has dropped from the executor whose broadcast `path` belongs to.
+    """Delete files that belong to broadcasts that Spark has removed from the executor to which `path` belongs.
 
-    Spark deletes the broadcasts' own files, and knows nothing of what lies beside them. It spreads an executor's files
-    over folders that lie side by side.
+    Spark deletes the files of broadcasts, but not the indexes next to them. It distributes an executor's files over
+    sibling folders.
     """
     if not _BROADCAST.match(path.name):
         return

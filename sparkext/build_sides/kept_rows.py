@@ -1,4 +1,4 @@
-"""Build sides that the workers of each node make themselves, and keep with their indexes in a cache on disk."""
+"""Build sides that the workers of each node materialise, and cache on disk with their indexes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import contiguous
 from sparkext.storage.local_folder import local_folder
 
-# Of the files that are read, errors are `FileReadError`s. An entry that is gone again and again has no room.
+# Errors of source files are `FileReadError`s. ENOENT: the entry was evicted in every attempt, for lack of space.
 _DISK_PROBLEMS = (
     *(errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
     *(errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP),  # a shared file system without locks
@@ -33,10 +33,10 @@ _DISK_PROBLEMS = (
 
 
 class KeptRows(ABC):
-    """Rows that each node makes once: the first worker that needs them does, with all cores of those waiting for it.
+    """Rows that each node materialises once, in the first worker that needs them, on the cores of all waiting workers.
 
-    `max_bytes` limits the build side, `cache_bytes` what its node keeps of this and earlier ones (see `index_cache`).
-    `threads`: the cores that this process and those waiting for it have together.
+    `max_bytes`: limit of the build side. `cache_bytes`: limit of the node's cache, see `index_cache`.
+    `threads`: the total number of cores of this process and of the processes that wait for it.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
@@ -51,18 +51,18 @@ class KeptRows(ABC):
 
     @abstractmethod
     def digest(self) -> str:
-        """Name the rows, so that others have another name: what they are made of, as it is now."""
+        """Return a name for the rows that depends on their present sources."""
 
     @abstractmethod
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
-        """Make all rows, in several threads, to where `rows` keeps them; say which pipelines did (see `IndexInfo`)."""
+        """Materialise all rows in several threads, through `rows`; return them and `made_by` (see `IndexInfo`)."""
 
     @abstractmethod
     def rows_read(self) -> int:
-        """Return how many rows there are in the files that these are made of, before joins with others."""
+        """Return the number of rows in the source files, before any joins."""
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
-        """Return the build side from the cache, making and indexing it first if it is not there."""
+        """Return the build side from the cache, materialising and indexing it first if it is missing."""
         try:
             return self._cached(recipe)
         except OSError as error:
@@ -75,13 +75,13 @@ class KeptRows(ABC):
             return private_build_side(self.digest(), self.columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
-        """Return the number of rows, and the columns, made in this process's memory."""
+        """Return the number of rows, and the columns, materialised in this process's memory."""
         with CollectedRows(self._check_in_memory) as rows:
             table, _ = self.collect(rows)
         return table.num_rows, [contiguous(column) for column in table.columns]
 
     def entry(self, recipe: IndexRecipe) -> Path:
-        """Return where the cache keeps this index of the rows, as these are now."""
+        """Return the path of this index in the cache, for the present rows."""
         return local_folder() / f"{self.digest()}.{recipe.digest}{INDEX_SUFFIX}"
 
     def _cached(self, recipe: IndexRecipe) -> BuildSide:
@@ -95,7 +95,7 @@ class KeptRows(ABC):
             except FileNotFoundError:
                 if last_attempt:
                     raise
-                # Another query has made room for its own: this one needs the entry all the same.
+                # Another query has evicted the entry: it is built again.
         raise AssertionError("the last attempt returns or raises")
 
     def _built(self, recipe: IndexRecipe, folder: Path) -> BuiltIndex:
@@ -106,7 +106,7 @@ class KeptRows(ABC):
             release()
             for number, column in zip(recipe.indexed, on_disk(table.select(recipe.indexed), folder), strict=True):
                 columns[number] = column
-        del table  # its columns are let go one by one
+        del table  # so that columns can be freed one by one
         built = index_columns(rows, columns, recipe, self.threads, keep=True)
         return replace(built, info=replace(built.info, made_by=made_by))
 
@@ -119,11 +119,11 @@ class KeptRows(ABC):
 
 
 def make_room(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) -> None:
-    """Keep the cache of this node within its limit, but keep these indexes of these sources."""
+    """Evict entries of this node's cache beyond its limit, except these indexes of these sources."""
     made = [(source, recipe) for source, recipe in zip(sources, recipes, strict=True) if isinstance(source, KeptRows)]
     if made:
         try:
             evict({source.entry(recipe) for source, recipe in made}, made[0][0].cache_bytes)
         except OSError as error:
             if error.errno not in _DISK_PROBLEMS:
-                raise  # else there is no cache here, of which `KeptRows.open` has warned
+                raise  # else there is no cache, and `KeptRows.open` has warned about it

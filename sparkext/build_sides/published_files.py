@@ -1,4 +1,4 @@
-"""Build sides that the driver has published. Written there, pickled into the pipeline's function."""
+"""Build sides that the driver has published. Created there, and pickled into the pipeline's function."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ BUILD_SUFFIX = "build"
 
 
 class MappedFile:
-    """What local files have in common, wherever Spark put them. Dataclasses are made of it."""
+    """Base class of dataclasses for local files, wherever Spark stores them."""
 
     def path(self) -> Path:
-        """Return where this node has it."""
+        """Return the path on this node."""
         raise NotImplementedError
 
     def build_file(self) -> Path:
-        """Return the build file, which is the file itself unless it first has to be made from it."""
+        """Return the build file: the file itself, unless a build file has to be derived from it."""
         return self.path()
 
     def digest(self) -> str:
-        """Name this file, as it is now, and what is read of it."""
+        """Return a fingerprint of this file, as it is now, and of the columns read from it."""
         path = self.path()
         return fingerprint_of(self, path, file_identity(path))
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
-        """Return the build side, with an index that a node's workers share; if none can be written, one of its own."""
+        """Return the build side, with an index shared by the node's workers, or a private one if the disk fails."""
         try:
             return open_build_side(self.build_file(), recipe)
         except OSError as error:
             path = self.path()
             if not path.exists():
                 raise
-            # A full or read-only disk costs memory here, not the query.
+            # A full or read-only disk costs memory; the query does not fail.
             warnings.warn(
                 f"files beside {path} cannot be shared ({error}): this worker holds its own copy in memory",
                 stacklevel=2,
@@ -69,16 +69,16 @@ class BroadcastFile(MappedFile):
     broadcast: Any
 
     def path(self) -> Path:
-        """Return this node's copy."""
+        """Return the path of this node's copy."""
         return Path(self.broadcast._path)
 
 
 @dataclass(frozen=True)
 class StreamedBroadcast(MappedFile):
-    """The local file of a broadcast that holds Arrow streams one after the other, as the JVM wrote them.
+    """The local file of a broadcast with consecutive Arrow streams, as the JVM wrote them.
 
-    The first worker of a node makes a build file of it, whose columns are contiguous. `schema` has Spark's Arrow types,
-    `crc` is the CRC-32 of the file.
+    The first worker of a node derives a build file from it, with contiguous columns. `schema`: Spark's Arrow types.
+    `crc`: the CRC-32 of the file.
     """
 
     broadcast_id: int
@@ -86,13 +86,13 @@ class StreamedBroadcast(MappedFile):
     crc: int
 
     def path(self) -> Path:
-        """Return this node's copy."""
+        """Return the path of this node's copy."""
         from pyspark.core.broadcast import _broadcastRegistry
 
         return Path(_broadcastRegistry[self.broadcast_id]._path)
 
     def build_file(self) -> Path:
-        """Make the build file if no worker of this node has, or if it is damaged."""
+        """Write the build file unless a worker of this node has, or if it is damaged."""
         streams = self.path()
         made = streams.with_name(f"{streams.name}.{self.digest()[:16]}.{BUILD_SUFFIX}")
 
@@ -126,7 +126,7 @@ class ArtifactFile(MappedFile):
     name: str
 
     def path(self) -> Path:
-        """Return this node's copy."""
+        """Return the path of this node's copy."""
         from pyspark import SparkFiles
 
         return Path(SparkFiles.get(self.name))
@@ -136,7 +136,7 @@ class ArtifactFile(MappedFile):
 class BroadcastBytes:
     """The bytes of a build file in an encrypted broadcast: every worker has its own copy.
 
-    `name` tells it from all others: workers drop and load broadcasts as tasks come and go.
+    `name` is unique, because workers drop and load broadcasts between tasks.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"broadcast": "its name tells it from all others"}
@@ -145,7 +145,7 @@ class BroadcastBytes:
     broadcast: Any
 
     def digest(self) -> str:
-        """Name the broadcast."""
+        """Return a fingerprint of the broadcast."""
         return fingerprint_of(self)
 
     def open(self, recipe: IndexRecipe) -> BuildSide:

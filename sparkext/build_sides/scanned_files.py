@@ -1,4 +1,4 @@
-"""Build sides that the workers of each node read from Parquet files themselves."""
+"""Build sides that the workers of each node read from Parquet files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparkext.storage.fingerprint import fingerprint_of
 
 @dataclass(frozen=True)
 class ScannedFiles(KeptRows):
-    """Parquet files that the workers of each node read themselves, once."""
+    """Parquet files that are read once per node, by its workers."""
 
     scan: ParquetScan
     splits: tuple[Split, ...]
@@ -25,11 +25,11 @@ class ScannedFiles(KeptRows):
     threads: int
 
     def digest(self) -> str:
-        """Name what is read of which files, as they are now."""
+        """Return a fingerprint of the scan and of the files, as they are now."""
         return fingerprint_of(self, self.scan.identities(split.path for split in self.splits))
 
     def rows_read(self) -> int:
-        """Return how many rows there are in the files."""
+        """Return the number of rows in the files."""
         return self.scan.rows_of(self.splits)
 
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:

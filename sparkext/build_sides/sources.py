@@ -1,4 +1,4 @@
-"""Where a worker finds a build side, and where it holds one of its own."""
+"""The sources of build sides as workers see them, and build sides that a worker holds privately."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sparkext.storage.last_used import LastUsed
 
 
 class BuildSource(Protocol):
-    """Where the rows of a build side are, as seen from a worker."""
+    """The location of a build side's rows, as seen from a worker."""
 
     def digest(self) -> str:
-        """Name the rows, so that others have another name on this node."""
+        """Return a name that identifies the rows on this node."""
         ...
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
-        """Return the build side with the index that `recipe` asks for."""
+        """Return the build side with the index that `recipe` describes."""
         ...
 
     def columns(self) -> tuple[int, list[pa.Array]]:
@@ -33,7 +33,7 @@ _private: LastUsed[tuple[str, str], BuildSide] = LastUsed(_PRIVATE_BUILD_SIDES)
 
 
 def private_build_side(name: str, load: Callable[[], tuple[int, list[pa.Array]]], recipe: IndexRecipe) -> BuildSide:
-    """Load and index a build side for this process alone, once for all of its tasks."""
+    """Load and index a build side for this process only, once for all of its tasks."""
     key = (name, recipe.digest)
     if key not in _private:
         _private[key] = index_in_memory(*load(), recipe)

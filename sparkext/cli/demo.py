@@ -1,7 +1,7 @@
-"""`python -m sparkext demo`: a chain of TPC-H joins through sparkext and through Spark, verified, then timed.
+"""`python -m sparkext demo`: a chain of TPC-H joins by sparkext and by Spark, verified, then timed.
 
-lineitem ⋈ orders ⋈ supplier ⋈ part, all foreign keys, from Parquet files to a sink that discards the rows; once through
-each of the two doors: planned by the session extension, and as a `mapInArrow` that needs no jar.
+lineitem ⋈ orders ⋈ supplier ⋈ part, all on foreign keys, from Parquet files to a sink that discards the rows. sparkext
+runs it through both of its APIs: planned by the session extension, and as a `mapInArrow` that needs no jar.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Tables = Mapping[str, "DataFrame"]
 
 
 def spark_default(tables: Tables) -> DataFrame:
-    """The joins as Spark plans them when nobody helps it."""
+    """Return the joins as Spark plans them without hints."""
     out = tables[PROBE_SIDE]
     for other, probe_key, build_key in JOINS:
         out = out.join(tables[other], out[probe_key] == tables[other][build_key])
@@ -54,12 +54,12 @@ def spark_default(tables: Tables) -> DataFrame:
 
 
 def spark_broadcast(tables: Tables) -> DataFrame:
-    """The joins with every build side hinted as a broadcast: Spark's best plan while they fit."""
+    """Return the joins with a broadcast hint on each build side: Spark's best plan if the build sides fit in memory."""
     return _hinted(tables, "broadcast")
 
 
 def planned(tables: Tables) -> DataFrame:
-    """The joins with hints for the session extension: Catalyst plans one pipeline, whose workers read the files."""
+    """Return the joins with hints for the session extension, which plans one pipeline whose workers read the files."""
     return _hinted(tables, "pipelined_join")
 
 
@@ -68,12 +68,12 @@ def _hinted(tables: Tables, hint: str) -> DataFrame:
 
 
 def through_map_in_arrow(tables: Tables) -> DataFrame:
-    """The joins as one pipeline that is a `mapInArrow` to Spark: rows come from Spark and go back to it."""
+    """Return the joins as one pipeline in a `mapInArrow`, which receives rows from Spark and returns rows to Spark."""
     from sparkext import pipelined_join
 
     out = tables[PROBE_SIDE]
     settings = out.sparkSession.conf
-    settings.set("spark.sparkext.mode", "off")  # or a session with the extension would plan these, too
+    settings.set("spark.sparkext.mode", "off")  # otherwise the extension would plan these joins, too
     try:
         for other, probe_key, build_key in JOINS:
             out = out.transform(pipelined_join(tables[other], on=[(probe_key, build_key)]))
@@ -87,7 +87,7 @@ PLANNED, MAP_IN_ARROW = "sparkext, with the extension", "sparkext, through mapIn
 
 
 def plans(with_extension: bool) -> dict[str, Callable[[Tables], DataFrame]]:
-    """The contestants; the first is the one that the others are held against, the last one of ours is reported."""
+    """Return the plans to compare. The first is the reference; `report` shows the last."""
     without_it: dict[str, Callable[[Tables], DataFrame]] = {
         DEFAULT: spark_default,
         BROADCAST: spark_broadcast,
@@ -97,7 +97,7 @@ def plans(with_extension: bool) -> dict[str, Callable[[Tables], DataFrame]]:
 
 
 class Fingerprint(NamedTuple):
-    """What two DataFrames with the same rows, in whatever order, have in common."""
+    """A value that is equal for DataFrames with the same schema and the same rows in any order."""
 
     schema: str
     rows: int
@@ -106,10 +106,10 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(frame: DataFrame) -> Fingerprint:
-    """Count the rows and combine a 64-bit hash of each, over all columns, in two order-independent ways.
+    """Count the rows, and combine a 64-bit hash of all columns of each row by sum and by xor.
 
-    The sum notices duplicates, which cancel out in the xor; the xor depends on every bit. Spark's hash skips
-    nulls, so each column's null flag is hashed too.
+    Both are independent of the order. The sum detects duplicates, which cancel out in the xor; the xor depends on every
+    bit. Spark's hash skips nulls, so each column's null flag is hashed, too.
     """
     from pyspark.sql import functions as F
 
@@ -125,7 +125,7 @@ def fingerprint(frame: DataFrame) -> Fingerprint:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One contestant: its rows, and the seconds of its runs."""
+    """One plan: its rows, and the seconds of its runs."""
 
     name: str
     rows: int
@@ -138,9 +138,9 @@ class Measurement:
 
 
 def run(scale_factor: float = 1, root: Path = DEFAULT_ROOT, cores: int | None = None, runs: int = 3) -> int:
-    """Run the demo and print its table; returns the exit status, 1 if the plans' rows differ.
+    """Run the demo and print its table. Return the exit status, 1 if the rows of the plans differ.
 
-    `root` holds one folder of tables per scale factor; `cores` defaults to all.
+    `root` has one folder of tables per scale factor; `cores` defaults to all cores.
     """
     require_java()
     try:
@@ -170,7 +170,7 @@ def _has_jar() -> bool:
 
 
 def _tables(spark: SparkSession, folder: Path, links: Path) -> Tables:
-    """Open the tables as if for the first time: of files by other names, no index is there already."""
+    """Open the tables under new names, so that no cached index exists for their files."""
     renamed = Path(tempfile.mkdtemp(dir=links))
     tables = {}
     for name, columns in COLUMNS.items():
@@ -225,7 +225,7 @@ def _time(build: Callable[[Tables], DataFrame], tables: Tables) -> tuple[float, 
 
 
 def timing_table(measurements: Sequence[Measurement]) -> str:
-    """Return the measurements as a table of plain text; the first one is the reference of the last column."""
+    """Return the measurements as a plain text table; the first is the reference of the column `speed-up`."""
     table = [("plan", "median s", "min - max s", "rows", "Mrow/s", "speed-up")]
     for each in measurements:
         table.append(
@@ -271,7 +271,7 @@ def _what_was_done(tables: Tables, rows: int, runs: int, cores: int) -> str:
 
 @contextmanager
 def _step(text: str) -> Iterator[None]:
-    """Tell on stderr what is being done, and how long it took once it has ended."""
+    """Print `text` to stderr, and the seconds of the step at its end."""
     print(f"{text} ...", end="", file=sys.stderr, flush=True)
     started = time.perf_counter()
     try:
@@ -283,6 +283,6 @@ def _step(text: str) -> Iterator[None]:
 
 
 def _heap_mib() -> int:
-    """A third of the free memory, between 1 and 8 GiB: the workers need theirs outside the JVM."""
+    """Return the JVM's heap in MiB: a third of the free memory, from 1 to 8 GiB, because workers need memory, too."""
     free = process_probe().headroom()
     return 2048 if free is None else max(1024, min(8192, (free.bytes >> 20) // 3))

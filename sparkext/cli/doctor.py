@@ -1,7 +1,7 @@
-"""`python -m sparkext doctor`: one line per check: what was found, what it is held against, and what to do about it.
+"""`python -m sparkext doctor`: prints a line per check with the finding, the requirement and a remedy.
 
-The checks of `LOCAL_CHECKS` need nothing but this Python, so they can run before anything is installed; those of
-`session_checks` look at a Spark session and its workers: a small local one, or the one that `spark-submit` starts.
+The checks in `LOCAL_CHECKS` need only this Python, so they can run before anything is installed. The checks in
+`session_checks` examine a Spark session and its workers: a small local session, or the session of `spark-submit`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from sparkext.wording import counted
 
 REFERENCE_PYSPARK = (4, 3)
 TRANSFORMS_PYSPARK = ((3, 5),)
-"""No shim is for these: joins of the transforms in classic sessions were tested with them, and no more."""
+"""Versions without a shim. Only joins of the transforms in classic sessions are tested with them."""
 OLDEST_PYTHON = (3, 10)
 OLDEST_PACKAGES = {"numpy": (1, 26), "pandas": (2, 2), "pyarrow": (18, 0), "numba": (0, 61)}
 
 
 def run(only: Sequence[str] = ()) -> int:
-    """Print the findings as they come; returns the exit status, 1 if any check failed.
+    """Print each finding after its check. Return the exit status, 1 if any check failed.
 
-    `only` names some of `LOCAL_CHECKS`; without it, all of them and the session's checks run.
+    `only` names some of `LOCAL_CHECKS`. If it is empty, all local checks and the checks of a session run.
     """
     if not only:
         print(f"sparkext {__version__}: what it needs, and what is here. An arrow (->) says what to do.\n")
@@ -53,7 +53,7 @@ def _verdict(failed: Sequence[str], doubtful: Sequence[str]) -> str:
 
 
 def findings(only: Sequence[str] = ()) -> Iterator[Finding]:
-    """Yield the finding of every check. A check that raises is a failed check, and the next one runs."""
+    """Yield the finding of every check. A check that raises has failed, and the next check runs."""
     broken = []
     for title in only or LOCAL_CHECKS:
         finding = guarded(title, LOCAL_CHECKS[title])
@@ -67,11 +67,11 @@ def findings(only: Sequence[str] = ()) -> Iterator[Finding]:
     yield from not_checked(SESSION_CHECKS, f"fix {' and '.join(broken)} first") if broken else session_findings()
 
 
-# --- what this Python can tell --------------------------------------------------------------------
+# --- checks of this Python ------------------------------------------------------------------------
 
 
 def check_python() -> Finding:
-    """Python itself."""
+    """Check the version of this Python."""
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST_PYTHON:
         return Finding(Status.FAIL, "python", found, f"use Python {dotted(OLDEST_PYTHON)} or later")
@@ -79,7 +79,7 @@ def check_python() -> Finding:
 
 
 def check_java() -> Finding:
-    """The Java that Spark would run."""
+    """Check the Java that Spark would start."""
     try:
         java, version = require_java()
     except EnvironmentProblemError as error:
@@ -89,7 +89,7 @@ def check_java() -> Finding:
 
 
 def check_pyspark() -> Finding:
-    """PySpark, against the versions that sparkext is tested with."""
+    """Check PySpark against the versions with which sparkext is tested."""
     reference = dotted(REFERENCE_PYSPARK)
     try:
         version = importlib.import_module("pyspark").__version__
@@ -109,7 +109,7 @@ def check_pyspark() -> Finding:
 
 
 def check_jar() -> Finding:
-    """The session extension's jar for this PySpark. Only SQL and plain joins need it."""
+    """Check that there is a jar of the session extension for this PySpark. Only SQL and plain joins need it."""
     try:
         minor = minor_version(installed_pyspark())
     except EnvironmentProblemError as error:
@@ -123,7 +123,7 @@ def check_jar() -> Finding:
 
 
 def check_progress() -> Finding:
-    """The library that draws progress bars, which nothing else needs."""
+    """Check for tqdm, which draws progress bars and is optional."""
     try:
         version = importlib.import_module("tqdm").__version__
     except ImportError:
@@ -132,7 +132,7 @@ def check_progress() -> Finding:
 
 
 def check_package(name: str) -> Finding:
-    """One of the packages that kernels and workers are made of."""
+    """Check the version of a package that kernels and workers use."""
     oldest = OLDEST_PACKAGES[name]
     remedy = f'pip install "{name}>={dotted(oldest)}{",<3" if name == "pandas" else ""}"'
     try:

@@ -1,4 +1,4 @@
-"""What a check of `doctor` found, and the words that checks share."""
+"""The finding of a check of `doctor`, and functions that checks share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkext.cli.local_session import first_line
 
 
 class Status(Enum):
-    """How a check ended."""
+    """The status of a finding."""
 
     OK = "ok"
     WARN = "warn"
@@ -20,7 +20,7 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found, and what to do about it when it is not as it should be. `more`: what that follows from."""
+    """The finding of one check, with a remedy (`advice`) if it is not OK. `more` are lines of underlying facts."""
 
     status: Status
     title: str
@@ -29,14 +29,14 @@ class Finding:
     more: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Status, title, detail and advice on one line, the rest below it."""
+        """Return status, title, detail and advice on one line, followed by the lines of `more`."""
         line = f"{self.status.value:<4}  {self.title:<14}  {self.detail}"
         lines = [f"{line} -> {self.advice}" if self.advice else line, *self.more]
         return f"\n{'':<22}".join(lines)
 
 
 def guarded(title: str, check: Callable[[], Finding]) -> Finding:
-    """Return what a check finds. One that raises has failed, and says why."""
+    """Return the finding of a check. If the check raises, it has failed, and the error is the detail."""
     try:
         return check()
     except Exception as error:

@@ -23,9 +23,8 @@ def local_session(
 ) -> Iterator[SparkSession]:
     """Start a local Spark session that writes nothing to the terminal, and stop it at the end.
 
-    `configure` may change the builder last.
-
-    What the JVM and the workers write to stderr goes to a file that is shown only if Spark does not start.
+    `configure` is applied last to the builder. The stderr of the JVM and of workers is redirected to a file, whose
+    last 20 lines are part of the error if Spark does not start.
     """
     from pyspark.sql import SparkSession
 
@@ -57,7 +56,7 @@ def local_session(
 
 @contextmanager
 def _stderr_to(descriptor: int) -> Iterator[None]:
-    """Send what this process and the children that it starts meanwhile write to stderr to a file."""
+    """Redirect the stderr of this process, and of children that it starts meanwhile, to a file."""
     sys.stderr.flush()
     terminal = os.dup(2)
     os.dup2(descriptor, 2)
@@ -70,5 +69,5 @@ def _stderr_to(descriptor: int) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """Return the kind and the first line of an error, where a whole trace would bury the rest."""
+    """Return the class and the first line of an error, without the traceback."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

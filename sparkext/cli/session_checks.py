@@ -1,4 +1,4 @@
-"""What `doctor` asks a Spark session and its Python workers: a local session, or the one that `spark-submit` starts."""
+"""The checks of `doctor` on a Spark session and its workers: a local session, or the session of `spark-submit`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LAKES = {"Delta Lake": (4, 4), "Iceberg": (1, 12)}
-"""The formats of tables whose files workers read, and the releases that this is tested with."""
+"""The table formats whose files workers read, with the releases that are tested."""
 
 _NAME_THIS_PYTHON = f"set spark.sparkext.python or PYSPARK_PYTHON to a Python with sparkext, such as {sys.executable}"
 _ENOUGH_DISK = 10 << 30
@@ -39,7 +39,7 @@ _ENOUGH_MEMORY = 512 << 20
 
 
 def session_findings() -> Iterator[Finding]:
-    """Yield the finding of every check. A check that cannot run is reported with the reason."""
+    """Yield the finding of every check. A check that cannot run yields a warning with the reason."""
     reported = set()
     try:
         for finding in _findings_in_session():
@@ -83,9 +83,9 @@ def _findings_in_session() -> Iterator[Finding]:
 
 @contextmanager
 def _session(refusals: list[EnvironmentProblemError]) -> Iterator[SparkSession]:
-    """A small local session; under `spark-submit` that of its options, on its cluster.
+    """Start a small local session, or under `spark-submit` a session with its options on its cluster.
 
-    What keeps a local one from loading the extension is added to `refusals`.
+    If a local session cannot load the extension, the error is added to `refusals`.
     """
 
     def with_extension(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -93,7 +93,7 @@ def _session(refusals: list[EnvironmentProblemError]) -> Iterator[SparkSession]:
             return configure(builder)
         except EnvironmentProblemError as refusal:
             with suppress(EnvironmentProblemError):
-                jar_path()  # another check tells that there is none
+                jar_path()  # raises if there is no jar, which another check reports
                 refusals.append(refusal)
             return builder
 
@@ -113,7 +113,7 @@ def _session(refusals: list[EnvironmentProblemError]) -> Iterator[SparkSession]:
 def _on_nodes(
     title: str, check: Callable[[Mapping[str, Any]], Finding], facts: Sequence[Mapping[str, Any]]
 ) -> Iterator[Finding]:
-    """Yield the findings of one check; where there are several nodes, each with the names of those that agree."""
+    """Yield the distinct findings of one check. If there are several nodes, each finding names its nodes."""
     hosts: dict[Finding, list[str]] = {}
     for one in facts:
         hosts.setdefault(guarded(title, lambda one=one: check(one)), []).append(one["host"])  # type: ignore[misc]
@@ -122,7 +122,7 @@ def _on_nodes(
 
 
 def check_session(version: str, master: str, seconds: float) -> Finding:
-    """The JVM's Spark, against the Python package that drives it."""
+    """Check that the JVM's Spark and the package pyspark are of the same release."""
     package = importlib.import_module("pyspark").__version__
     if release(version) != release(package):
         home = os.environ.get("SPARK_HOME", "unset")
@@ -132,7 +132,7 @@ def check_session(version: str, master: str, seconds: float) -> Finding:
 
 
 def check_options(spark: SparkSession) -> Finding:
-    """What the session sets of this package's options."""
+    """Check this package's options in the session."""
     options = configured_options(spark)
     found = configuration_problems(options)
     if found:
@@ -141,7 +141,7 @@ def check_options(spark: SparkSession) -> Finding:
 
 
 def check_io_encryption(spark: SparkSession) -> Finding:
-    """Whether Spark encrypts what it writes to local disks, broadcasts included."""
+    """Check whether Spark encrypts its files on local disks, including broadcasts."""
     if spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") == "true":
         advice = "set spark.io.encryption.enabled=false where that is allowed, or keep build sides small"
         detail = "on: each worker process holds its own copy of a build side, and the session extension plans no join"
@@ -150,7 +150,7 @@ def check_io_encryption(spark: SparkSession) -> Finding:
 
 
 def check_lakes() -> Finding:
-    """The formats of tables whose files workers read, as far as the session has them."""
+    """Check the versions of the table formats in the session."""
     found = {name: version for name in LAKES if (version := lake_version(name)) is not None}
     if not found:
         return Finding(Status.OK, "lake tables", "the session has neither Delta Lake nor Iceberg; both are optional")
@@ -164,7 +164,7 @@ def check_lakes() -> Finding:
 
 
 def check_local_dirs(spark: SparkSession) -> Finding:
-    """Room and permission to write where Spark keeps build sides, indexes and spills."""
+    """Check free space and write permission in the folders for build sides, indexes and spills."""
     configured = spark.sparkContext.getConf().get("spark.local.dir", tempfile.gettempdir())
     folders = os.environ.get("SPARK_LOCAL_DIRS", configured or "").split(",")
     locked = [folder for folder in folders if not os.access(folder, os.W_OK | os.X_OK)]
@@ -179,15 +179,16 @@ def check_local_dirs(spark: SparkSession) -> Finding:
     return Finding(Status.OK, "local dirs", f"{room}, for build sides and their indexes")
 
 
-# --- what a worker can tell -----------------------------------------------------------------------
+# --- checks of workers ----------------------------------------------------------------------------
 
 
 def worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
-    """Ask a Python worker of every node, as far as as many tasks as there are cores reach it, what it is and sees.
+    """Return facts about a Python worker of every node that is reached by as many tasks as there are cores.
 
-    `host`: the node's name; `python` and `executable`; `imports`: names to versions; `cache`: the folder where numba
-    keeps compiled kernels; `headroom`: bytes that the worker may take, and what binds them, or nothing; `memory`: pairs
-    of name and value, from what the headroom follows. What could not be found out is `!` and the error.
+    `host`: the node's name; `python` and `executable`; `imports`: versions by package; `cache`: the folder of numba's
+    compiled kernels; `headroom`: the bytes that the worker may allocate and the binding limit, or empty; `memory`:
+    pairs of name and value from which the headroom is computed. A fact that could not be determined is `!` and the
+    error.
     """
 
     def probe(_: int) -> str:
@@ -235,12 +236,12 @@ def worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
 
 
 def check_dead_worker(error: Exception) -> Finding:
-    """Why no worker answered."""
+    """Return the finding that no worker answered, with the reason."""
     return Finding(Status.FAIL, "worker", f"no answer: {failure_in_worker(error)}", _NAME_THIS_PYTHON)
 
 
 def check_worker_python(facts: Mapping[str, Any]) -> Finding:
-    """The worker's Python, against this one."""
+    """Check that the worker's Python is of the same release as this Python."""
     detail = f"{facts['python']} ({facts['executable']})"
     if release(facts["python"]) != sys.version_info[:2]:
         detail = f"{detail}, but this is {dotted(sys.version_info[:2])}"
@@ -249,7 +250,7 @@ def check_worker_python(facts: Mapping[str, Any]) -> Finding:
 
 
 def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
-    """What the worker can import."""
+    """Check that the worker can import the packages, and has the same version of sparkext."""
     detail = ", ".join(f"{name} {found.lstrip('!')}" for name, found in facts["imports"].items())
     if any(found.startswith("!") for found in facts["imports"].values()):
         advice = f"install sparkext for {facts['executable']}, or {_NAME_THIS_PYTHON}"
@@ -261,7 +262,7 @@ def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
 
 
 def check_numba_cache(facts: Mapping[str, Any]) -> Finding:
-    """Where compiled kernels are kept; numba refuses to work when it finds no writable folder."""
+    """Check the folder of compiled kernels: without a writable folder, numba raises an error."""
     if facts["cache"].startswith("!"):
         advice = "set NUMBA_CACHE_DIR (or spark.executorEnv.NUMBA_CACHE_DIR) to a folder that workers can write"
         return Finding(Status.FAIL, "numba cache", facts["cache"].lstrip("!"), advice)
@@ -269,7 +270,7 @@ def check_numba_cache(facts: Mapping[str, Any]) -> Finding:
 
 
 def check_memory(facts: Mapping[str, Any]) -> Finding:
-    """The limits from which a worker chooses the size of its output."""
+    """Check the memory limits from which a worker derives its output budgets."""
     broken = [found for found in (facts["memory"], facts["headroom"]) if isinstance(found, str)]
     if broken:
         return Finding(Status.FAIL, "memory", broken[0].lstrip("!"), "this is a bug in sparkext: please report it")
@@ -287,7 +288,7 @@ def check_memory(facts: Mapping[str, Any]) -> Finding:
 
 
 def check_join(spark: SparkSession) -> Finding:
-    """A join of a few rows: that it runs, and who plans it."""
+    """Check that a join of a few rows returns the right number of rows, and whether the extension plans it."""
     from sparkext.transforms.join import pipelined_join
 
     started = time.perf_counter()
@@ -313,4 +314,4 @@ WORKER_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], Finding]] = {
 }
 
 SESSION_CHECKS = ("session", "io encryption", "lake tables", "local dirs", *WORKER_CHECKS, "a join")
-"""The titles of all checks of a session."""
+"""The titles of the checks that are reported as not checked if they do not run."""

@@ -1,4 +1,4 @@
-"""Looks up the names of a CQL text, and finds the types of what it registers."""
+"""Resolves the names of a CQL text, and finds the types of the registered streams and queries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sparkext.plans.expression import Expression
 
 @dataclass(frozen=True)
 class Bound:
-    """All streams and queries of a program by their names, in the order in which they are registered."""
+    """All streams and queries of a program by name, in the order of registration."""
 
     streams: Mapping[str, BoundStream]
     queries: Mapping[str, BoundQuery]
@@ -43,15 +43,15 @@ class Bound:
 
 
 def bind(program: Program) -> Bound:
-    """Look up all names.
+    """Resolve all names.
 
-    Queries may read each other: what is not known yet of a branch of UNION, EXCEPT or INTERSECT is that of the other,
-    until nothing changes any more.
+    Queries may read each other. As long as the columns of a branch of UNION, EXCEPT or INTERSECT are unknown, the
+    columns of the other branch are used; this is repeated until nothing changes.
 
     Raises
     ------
     CqlProblems
-        Lists what is wrong with each query.
+        Lists the problems of each query.
     """
     problems: list[tuple[Position | None, str]] = []
     _check_names(program, problems)
@@ -90,7 +90,7 @@ def bind(program: Program) -> Bound:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is registered under a name; `columns` are None until they are found. `is_registered`: as a stream."""
+    """A registered name. `columns`: None until they are found. `is_registered`: by REGISTER STREAM."""
 
     name: str
     is_stream: bool
@@ -99,7 +99,7 @@ class _Known:
 
 
 class _Unknown(Exception):
-    """The columns of a query are not found yet."""
+    """The columns of a query have not been found yet."""
 
     def __init__(self, name: str, at: Position) -> None:
         self.name, self.at = name, at
@@ -134,7 +134,7 @@ def _stream(stream: RegisteredStream, problems: list[tuple[Position | None, str]
 
 
 def _widened(left: tuple[Column, ...], right: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return columns that hold what both do, as far as there are any; what does not fit is found later."""
+    """Return columns that hold the values of both sides, if such types exist; mismatches are reported later."""
     if len(left) != len(right):
         return left
     return tuple(
@@ -162,7 +162,7 @@ def _bound(query: RegisteredQuery, known: dict[str, _Known]) -> BoundQuery:
 
 
 class _Binder:
-    """Binds relations. `partly`: a branch of a set operation whose columns are not known yet is left out."""
+    """Binds relations. `partly`: omit branches of set operations whose columns are still unknown."""
 
     def __init__(self, known: dict[str, _Known], *, partly: bool) -> None:
         self._known, self._partly = known, partly
@@ -255,7 +255,7 @@ class _Binder:
         )
 
     def _place(self, read: Source, computed: Column) -> int | None:
-        """Return the place of a column that is computed where the rows of a stream come in, None if they do not."""
+        """Return the index of a column that Spark computes for a registered stream; None for other sources."""
         known = self._known[read.name.lower()]
         if not known.is_registered or known.columns is None:
             return None
@@ -268,7 +268,7 @@ class _Binder:
         return columns.index(computed)
 
     def _items(self, items: Sequence[Item], rows: RowScope) -> list[Item]:
-        """Return the columns of a result, each with its name, stars spelled out."""
+        """Return the named columns of a result, with stars expanded."""
         found: list[Item] = []
         for item in items:
             if item.formula is not None:
@@ -301,7 +301,7 @@ class _Binder:
 
 
 def _cast(plan: Plan, columns: tuple[Column, ...]) -> Plan:
-    """Return a plan whose columns have these types."""
+    """Return a plan whose columns are cast to the types of `columns`."""
     typed = tuple(replace(one, type=two.type) for one, two in zip(plan.columns, columns, strict=True))
     if isinstance(plan, SetPlan):
         return replace(plan, left=_cast(plan.left, columns), right=_cast(plan.right, columns), columns=typed)

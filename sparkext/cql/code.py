@@ -1,22 +1,23 @@
-"""Writes the module that runs a graph of queries: functions for the steps of a row's way, and the loop over instants.
+"""Generates the module that runs a graph of queries: one function per processing step, and the loop over instants.
 
     stream ──▶ window ──▶ in ──▶ row ──┬──────────────▶ (set operation, DISTINCT) ──▶ readers of a relation
                           (joins)      └┄┄▶ flush ─▶ post ─▲                      └┄┄▶ streams
                                             (groups)
 
-A row goes on by its address (`a`, see `kernels.arena.rows`) and with a weight (`w`): how many times it comes, or, below
-0, goes. It goes all of its way at once, but waits (┄) in groups, and where a relation becomes a stream, until what else
-happens at the instant has come there, too: what comes and goes at one instant has then cancelled out. An instant is a
-timestamp and how many ε behind it; the next is the first at which a window, a delay or a period has something to do.
-Queries of a section have their turns in the order of the graph, and sections one after the other (`loops`).
+A row is passed on as an address (`a`, see `kernels.arena.rows`) and a weight (`w`): the number of copies that are
+inserted or, if negative, deleted. A row passes all steps immediately, with two exceptions (┄): groups, and relations
+that become a stream, wait until all other changes of the instant have arrived. Insertions and deletions at one instant
+have then cancelled out. An instant is a timestamp and a number of ε after it. The next instant is the first at which a
+window, a delay or a period has something to do. The queries of a section run in the order of the graph, and sections
+run one after the other (`loops`).
 
-A join keeps the rows of each input, and finds those that a new one of another meets by indexes: input after input,
-those of [Now] first, then those that an equality connects. Nothing is kept of rows that are joined in part.
+A join stores the rows of each input. It finds the matches of a new row through indexes, input after input: first the
+inputs with window [Now], then the inputs that an equality connects. Partially joined rows are not stored.
 
-The text holds operators of a closed list, numbers and names that this module has written; all that is the user's is
-among the constants. Texts that are alike are compiled once. What is alike in all queries is in `kernels.arena`: numba
-takes some 20 ms for a line, and LLVM looks at a function again in all that call it, so what is called from one place
-is no function, but lines.
+The generated text consists of operators of a closed list, and of numbers and names that this module has written. All
+values from the user are passed as constants. Equal texts are compiled once. Code that all queries share is in
+`kernels.arena`: numba takes some 20 ms to compile a line, and LLVM optimises a function again in each of its callers.
+Code with a single caller is therefore inlined as lines, without a function.
 """
 
 from __future__ import annotations
@@ -81,10 +82,10 @@ _SET_OPERATIONS = {
 
 @dataclass(frozen=True)
 class Code:
-    """A module, the constants that its functions take, and the places of what is outside of them.
+    """A generated module, the constants that its functions take, and the positions of inputs, outputs and instants.
 
-    `headers`: what the words of headers begin as. `places[stream]`: the number of a stream, and that of its first
-    column. `outputs`: the queue of each output. `instants`: where each section keeps the instant that it is at.
+    `headers`: initial values of the header words. `places[stream]`: the index of a stream, and of its first column.
+    `outputs`: position of the queue of each output. `instants`: position of the current instant of each section.
     """
 
     text: str
@@ -96,10 +97,10 @@ class Code:
 
 
 def code_of(graph: Graph, outputs: Sequence[str], *, serial: bool = False, together: bool = False) -> Code:
-    """Write the module for some outputs, and what they follow from.
+    """Generate the module for some outputs and the queries that they depend on.
 
-    `serial`: rows of one timestamp come one after the other, each when what the one before it has set off has come to
-    rest, instead of at one instant. `together`: all queries are at the same instant, as they have to be then.
+    `serial`: rows of one timestamp are processed one at a time, each after all consequences of the row before it,
+    instead of at one instant. `together`: all queries form one section, as `serial` implies.
     """
     needed = graph.needed(outputs)
     sections = [needed.order] if serial or together else sections_of(needed)
@@ -108,7 +109,7 @@ def code_of(graph: Graph, outputs: Sequence[str], *, serial: bool = False, toget
 
 @cache
 def _kernels() -> str:
-    """Return what tells these kernels from others: compiled code holds theirs, too."""
+    """Return a fingerprint of the arena kernels: the machine code of a module contains their machine code, too."""
     digest = hashlib.sha256()
     for path in sorted(Path(arena.__path__[0]).glob("*.py")):
         digest.update(path.read_bytes())
@@ -116,7 +117,7 @@ def _kernels() -> str:
 
 
 _Sink = Callable[[str, str], list[str]]
-"""Returns the lines by which a row goes on, from what names its weight and its address."""
+"""Returns the lines that pass a row on, given the names of its weight and its address."""
 
 
 class _Writer:
@@ -140,7 +141,7 @@ class _Writer:
             self._connected(names, section)
 
     def _section_of(self, names: Sequence[str]) -> SectionLines:
-        """Return a section of queries, with places for what they emit."""
+        """Return a section of queries, with queues for the streams that they emit."""
         given = {read for name in names for read in self._graph.queries[name].reads() if read in self._graph.streams}
         streams = None if given == {*self._graph.streams} else sorted(self._places[name][0] for name in given)
         section = SectionLines(self._layout.instant(), streams)
@@ -152,7 +153,7 @@ class _Writer:
         return section
 
     def _connected(self, names: Sequence[str], section: SectionLines) -> None:
-        """Say where what other queries emit gets into a section, and where what its own emit goes."""
+        """Connect a section: inboxes for streams of other sections, and destinations for its own streams."""
         for name in names:
             for read in self._graph.queries[name].reads():
                 if read in self._of and self._of[read] is not section and read not in section.inboxes:
@@ -166,7 +167,7 @@ class _Writer:
         return len(self._graph.queries[name].columns)
 
     def _readers_of(self, name: str) -> Iterator[str]:
-        """Yield the functions that take the rows of a relation."""
+        """Yield the names of the functions that process the rows of a relation."""
         for reader in self._graph.order:
             for number, select in enumerate(self._graph.queries[reader].selects()):
                 for place, read in enumerate(select.inputs):
@@ -199,7 +200,7 @@ class _Writer:
     # Queries
 
     def _query(self, query: BoundQuery) -> None:
-        """Write all functions of a query, and what it does at each instant."""
+        """Write all functions of a query, and the lines that run it at each instant."""
         number = self._numbers[query.name]
         expires: list[str] = []
         adds: list[str] = []
@@ -228,7 +229,7 @@ class _Writer:
         self._of[query.name].work += [f"# {number}", *expires, *adds, *flushes, *emit]
 
     def _windowed(self, section: SectionLines, read: Input, into: str, expires: list[str], adds: list[str]) -> None:
-        """Add how rows get out of the window of an input and into it, if it has one."""
+        """Add the lines by which rows leave and enter the window of an input, if it has a window."""
         if read.window is not None:
             window = WindowLines(self._layout, read, into)
             section.firing += window.firing
@@ -236,7 +237,7 @@ class _Writer:
             adds += self._adding(section, read, window)
 
     def _adding(self, section: SectionLines, read: Input, window: WindowLines) -> list[str]:
-        """Return how the rows of a stream at this instant get into a window."""
+        """Return the lines that add the rows of a stream at this instant to a window."""
         if read.name not in self._graph.streams:
             lines = window.add(f"b + {ROW}")
             return [f"b = m[{section.buffers[read.name]}]", "while b != 0:", *indented(1, lines), "    b = m[b]"]
@@ -247,7 +248,7 @@ class _Writer:
         return ["for i in range(at, stop):", f"    if streams[i] == {stream}:", *indented(2, lines)]
 
     def _end(self, query: BoundQuery) -> tuple[_Sink, list[str]]:
-        """Return how a row gets to those that read a relation, or how that becomes a stream, and when it does."""
+        """Return the sink of a query's result rows, and the lines that emit its stream, if any, at an instant."""
         if query.operator is None:
             readers = self._readers[query.name]
             return lambda weight, row: [f"{reader}({SHARED}, {weight}, {row})" for reader in readers], []
@@ -273,16 +274,16 @@ class _Writer:
         return (lambda weight, row: [f"keep_row(m, {table}, {index}, {weight}, {row}, {width})"]), emits
 
     def _orders(self, columns: Sequence[Column]) -> Literal:
-        """Return the place of how the values of rows are compared."""
+        """Return the position of the comparison orders of a row's values."""
         return self._layout.words(len(columns), [order_of(column.type) for column in columns])
 
     def _set(self, op: int, sides: Sequence[tuple[Column, ...]], sink: _Sink) -> list[_Sink]:
-        """Return what takes the rows of the sides of a set operation."""
+        """Return the sinks for the rows of the sides of a set operation."""
         table = self._layout.table()
         return [self._side(op, side, table, columns, sink) for side, columns in enumerate(sides)]
 
     def _side(self, op: int, side: int, table: Literal, columns: Sequence[Column], sink: _Sink) -> _Sink:
-        """Return what counts a row on one side, and lets it go on as many times as that makes it more in the result."""
+        """Return a sink that counts a row on one side, and passes on the change of its multiplicity in the result."""
         row, width = self._layout.words(1 + len(columns)), Literal(len(columns))
         doubles = [k for k, column in enumerate(columns) if order_of(column.type) == DOUBLE_ORDER]
 
@@ -301,7 +302,7 @@ class _Writer:
     # Selects
 
     def _select(self, name: str, plan: SelectPlan, sink: _Sink) -> None:
-        """Write what a select makes of a row of each of its inputs, and where it goes on."""
+        """Write the functions that process a row of each input of a select."""
         rows = _addresses(plan)
         if plan.group is not None:
             self._groups(name, plan, rows, sink)
@@ -324,7 +325,7 @@ class _Writer:
             self._input(name, plan, source, join)
 
     def _result(self, depth: int, writer: WordExpressions, outputs: Sequence[Expression], sink: _Sink) -> None:
-        """Write how a row of expressions goes on."""
+        """Write the lines that compute an output row and pass it on."""
         row = self._layout.words(1 + len(outputs))
         words = [writer.word(output) for output in outputs]
         self._put(depth, *writer.taken())
@@ -332,13 +333,13 @@ class _Writer:
         self._put(depth, *sink("w", f"{row}"))
 
     def _stored(self, depth: int, row: Literal, words: Sequence[tuple[str, str | None]]) -> None:
-        """Write a row of words."""
+        """Write the lines that store the words of a row."""
         bits = [f"(({null}) << {k})" for k, (_, null) in enumerate(words) if null is not None]
         self._put(depth, f"m[{row}] = {' | '.join(bits) or 0}")
         self._put(depth, *(f"m[{row + 1 + k}] = {word}" for k, (word, _) in enumerate(words)))
 
     def _tested(self, depth: int, writer: WordExpressions, tests: Sequence[Expression]) -> int:
-        """Write conditions; return how deep it is where they hold."""
+        """Write conditions as nested ifs; return the indentation depth of their body."""
         for test in tests:
             step = writer.step(test)
             self._put(depth, *writer.taken())
@@ -347,7 +348,7 @@ class _Writer:
         return depth
 
     def _input(self, name: str, plan: SelectPlan, start: int, join: Join) -> None:
-        """Write how the rows of an input are kept, and which rows of a join one of them makes come, or go."""
+        """Write the function that stores or removes a row of an input, and passes on the resulting joined rows."""
         self._function(f"{name}_in{start}", f"{SHARED}, w, a{start}")
         writer = _of_inputs(plan, self._constants)
         depth = self._kept(plan, start, join, writer)
@@ -355,7 +356,10 @@ class _Writer:
         self._put(1, "return")
 
     def _kept(self, plan: SelectPlan, start: int, join: Join, writer: WordExpressions) -> int:
-        """Write how the rows of an input get into its bag and indexes; return how deep it is for those that do."""
+        """Write the lines that update the bag and the indexes of an input by the rows that pass its filters.
+
+        Return the indentation depth of further code for these rows.
+        """
         depth = self._tested(1, writer, [test for test in plan.where if sources_of(test) <= {start}])
         own, table, width = join.own(start), join.tables[start], Literal(len(plan.inputs[start].columns))
         hashes = [_hash_of(writer, index.keys) for index in own]
@@ -374,7 +378,7 @@ class _Writer:
     def _matched(
         self, depth: int, name: str, plan: SelectPlan, start: int, join: Join, writer: WordExpressions
     ) -> None:
-        """Write which rows of a join a row of an input is part of."""
+        """Write the lines that find the joined rows that contain a row of an input."""
         weight, after = "w", []
         for step in join.ways[start]:
             index = join.indexes[step.source][step.keys]
@@ -399,10 +403,10 @@ class _Writer:
     # Fixpoints
 
     def _recursive(self, query: BoundQuery) -> None:
-        """Write a query that reads itself at the same instant: the least set that its relation makes of itself.
+        """Write a query that reads itself at the same instant: its result is the least fixpoint of its relation.
 
-        New rows wait until all inputs know them, and are then followed round by round, as are those that come of them.
-        Where a row goes, all is derived anew: it may follow from what follows from it.
+        New rows are queued until all inputs have stored them. They and the rows derived from them are then joined,
+        round by round. After a deletion all rows are derived again, because a row may support its own derivation.
         """
         number, width = self._numbers[query.name], Literal(len(query.columns))
         table, shrunk = self._layout.table(), self._layout.words(1)
@@ -474,9 +478,9 @@ class _Writer:
     # Groups
 
     def _groups(self, name: str, plan: SelectPlan, rows: str, sink: _Sink) -> None:
-        """Write what keeps groups: [next, hash, next changed, rows, is out, result, key, states].
+        """Write the functions for groups. Record: [next, hash, next changed, rows, is emitted, result, key, states].
 
-        The result is a row, of the key and of aggregates as they were when they last came out.
+        The result is the row that the group emitted last: the key and the aggregates.
         """
         assert plan.group is not None, "there are groups"
         width, made = Literal(len(plan.group)), len(plan.aggregates)
@@ -489,7 +493,7 @@ class _Writer:
         words = Literal(words)
         table, changed = self._layout.table(), self._layout.words(1)
         aggregates = [*zip(range(made), plan.aggregates, states, strict=True)]
-        # A row of the join: what it is grouped by, and what is aggregated.
+        # Adds a row of the join to its group: evaluates the keys and the arguments of the aggregates.
         self._function(f"{name}_row", f"{SHARED}, w, {rows}")
         writer = _of_inputs(plan, self._constants)
         by = [writer.key(one) for one in plan.group]
@@ -503,7 +507,7 @@ class _Writer:
             if value is not None:
                 self._accumulate(aggregate, at, *value)
         self._put(1, "return")
-        # What has changed at an instant.
+        # Emits the groups that have changed at an instant.
         self._function(f"{name}_flush", SHARED)
         self._put(1, f"r = m[{changed}]", f"m[{changed}] = 0", "while r > 1:")
         self._put(2, "following = m[r + 2]", "m[r + 2] = 0", "is_there = m[r + 3] > 0")
@@ -525,7 +529,7 @@ class _Writer:
         self._put(1, "return")
 
     def _accumulate(self, aggregate: Aggregate, at: int, word: str, null: str | None) -> None:
-        """Write how a value gets into the state of an aggregate, or out of it."""
+        """Write the lines that add a value to the state of an aggregate, or remove it."""
         assert aggregate.argument is not None and aggregate.argument.type is not None, "rows are counted anyway"
         kind, weight, depth = aggregate.argument.type, "w", 1
         if null is not None:
@@ -548,7 +552,7 @@ class _Writer:
             self._put(depth, f"m[r + {at + SUM_WORDS}] += {weight}")
 
     def _aggregate(self, row: Literal, place: int, aggregate: Aggregate, at: int) -> None:
-        """Write what an aggregate is, as value `place` of a row."""
+        """Write the lines that store the result of an aggregate as value `place` of a row."""
         word = f"m[{row + 1 + place}]"
         kind = None if aggregate.argument is None else aggregate.argument.type
         if kind is None:

@@ -1,7 +1,7 @@
-"""Functions of texts and times: Spark computes them where the rows of a stream come in.
+"""Functions of texts and times, which Spark computes for the input rows of a stream.
 
-An engine knows texts by number: it compares them, but does not look into them. So a call that is made of columns of one
-registered stream becomes a column of it, which nobody sees.
+An engine represents texts by codes, which it can compare but not inspect. A call of such a function, of columns of one
+registered stream, therefore becomes a hidden column of this stream.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MANY = 255
 
 @dataclass(frozen=True)
 class Signature:
-    """What a function takes, of which the first `least` have to be there, and what it returns."""
+    """The types of a function's arguments, of which the first `least` are required, and the type of its result."""
 
     takes: tuple[str, ...]
     returns: KeyType
@@ -27,7 +27,7 @@ class Signature:
 
     @property
     def expected(self) -> str:
-        """What it takes, for messages."""
+        """The expected arguments, for messages."""
         if len(self.takes) == _MANY:
             return "texts"
         return ", ".join([*self.takes[: self.least], *(f"[{one}]" for one in self.takes[self.least :])])
@@ -56,7 +56,7 @@ SIGNATURES: Mapping[str, Signature] = {
 
 
 def takes(kind: str, given: KeyType | None) -> bool:
-    """Whether a value of a type, None for NULL, is of a kind."""
+    """Whether a type (None: NULL) is accepted as an argument of a kind."""
     if given is None:
         return True
     times = ("timestamp", "timestamp_ntz")
@@ -65,12 +65,12 @@ def takes(kind: str, given: KeyType | None) -> bool:
 
 
 def is_computed(formula: Formula) -> bool:
-    """Whether a formula is a call of such a function."""
+    """Whether a formula is a call of a function that Spark computes."""
     return isinstance(formula, Call) and formula.function in SIGNATURES
 
 
 def is_constant(formula: Formula) -> bool:
-    """Whether a formula is a constant, or a negative one."""
+    """Whether a formula is a constant, or a negated constant."""
     if isinstance(formula, Operation) and formula.op == "negate":
         return is_constant(formula.args[0])
     return isinstance(formula, Constant)
@@ -80,7 +80,7 @@ _NOWHERE = Position(0, 0)
 
 
 def placeless(formula: Formula, names: Mapping[Name, str]) -> Formula:
-    """Return a call, wherever it is written, with the names that columns are registered by."""
+    """Return a call without positions, with the registered names of columns, so that equal calls are equal."""
     if isinstance(formula, Name):
         return Name(None, names[formula], _NOWHERE)
     if isinstance(formula, Call | Operation):
@@ -89,7 +89,7 @@ def placeless(formula: Formula, names: Mapping[Name, str]) -> Formula:
 
 
 def spelled(formula: Formula) -> str:
-    """Spell a call as a name of what it computes, which no other call has."""
+    """Spell a call as an unambiguous name of its computed column."""
     if isinstance(formula, Call):
         return f"{formula.function}({', '.join(map(spelled, formula.args))})"
     if isinstance(formula, Operation):

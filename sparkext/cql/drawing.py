@@ -1,6 +1,6 @@
-"""Draws a graph of queries: from the streams above to what follows from them, in the order in which queries run.
+"""Draws a graph of queries: streams at the top, and below them queries in the order in which they run.
 
-A drawing may be part of a page: it styles nothing but itself, and its shades stand out from white and from black alike.
+A drawing may be embedded in a page: it styles nothing but itself, and its colours contrast with white and with black.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STYLE = """<style>
 .sparkext-cql:root { color: #24292f }
 @media (prefers-color-scheme: dark) { .sparkext-cql:root { color: #e3e6ee; background: #14181d } }
 </style>"""
-"""For a drawing that is a file of its own. Within a page it has the page's colour; all other looks are attributes."""
+"""For a drawing in its own file. In a page it has the page's text colour; all other styles are attributes."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Drawing:
 
 
 def drawing(graph: Graph) -> Drawing:
-    """Draw streams (blue), queries by number, cycles (orange), and delays (dashed, with their length)."""
+    """Draw streams (blue), queries with their positions, cycles (orange), and delays (dashed, with their length)."""
     layers = _layers(graph)
     widest = max(map(len, layers))
     places = {
@@ -76,9 +76,9 @@ def _text(x: float, y: float, words: str, size: int = 13) -> str:
 
 
 def _definitions(name: str, width: float, height: float, places: Mapping[str, tuple[float, float]]) -> str:
-    """Return the tip of all arrows, and the mask that hides them behind boxes, which let the page shine through.
+    """Return the tip of all arrows, and the mask that hides arrows within boxes, which are translucent.
 
-    `name` is that of the drawing: each one in a page has its own.
+    `name`: the drawing's own name, so that drawings in one page have different ids.
     """
     size = f'width="{_WIDTH}" height="{_HEIGHT}" rx="6"'
     holes = "".join(f'<rect x="{x}" y="{y}" {size} fill="black"/>' for x, y in places.values())
@@ -99,7 +99,7 @@ def _said(graph: Graph, name: str) -> str:
 
 
 def _layers(graph: Graph) -> list[list[str]]:
-    """Return streams, and queries below all that they read at the same instant."""
+    """Return layers: streams first, each query below all streams and queries that it reads at the same instant."""
     depth = dict.fromkeys(graph.streams, 0)
     for name in graph.order:
         reads = [read for read in graph.queries[name].reads() if read in depth and not graph.is_delayed(read)]

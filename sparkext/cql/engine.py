@@ -1,4 +1,4 @@
-"""Runs a graph of queries over rows in the order of time, and keeps what has to be known of them."""
+"""Runs a graph of queries over rows in the order of time, and keeps their state."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from sparkext.kernels.text_dictionary import TextDictionary
 from sparkext.rows.types import arrow_key_type
 
 FOR_EVER = (1 << 63) - 2
-"""The last timestamp that there is, in µs."""
+"""The last possible timestamp, in µs."""
 
 ROWS_IN_TURN = 100
-"""Given rows that a section goes on for before the next has its turn: with 10 to 1000 it is about as fast, and with
-more or fewer slower."""
+"""Input rows that a section processes before the next section runs. Speed is about equal from 10 to 1000, and lower
+outside of this range."""
 
 _LEAST_WORDS = 1 << 12
 
 
 class StepsExceededError(ArithmeticError):
-    """A timestamp has more instants than allowed."""
+    """A timestamp has more instants than the limit."""
 
     def __init__(self, time: int, limit: int) -> None:
         self.time, self.limit = time, limit
@@ -41,7 +41,7 @@ class StepsExceededError(ArithmeticError):
 
 
 class StateFullError(MemoryError):
-    """What has to be known does not fit where it has to."""
+    """The state exceeds its capacity."""
 
     def __init__(self, words: int) -> None:
         self.bytes = 8 * words
@@ -50,10 +50,10 @@ class StateFullError(MemoryError):
 
 @dataclass(frozen=True)
 class Given:
-    """Rows in the order of time: µs, the number of each one's stream, and a table of each stream's columns.
+    """Input rows in the order of time: timestamps in µs, the index of each row's stream, and each stream's columns.
 
-    `rows[stream]` has as many rows as all have, of which those of other streams are not looked at: streams may share
-    the arrays of a type.
+    The columns in `rows[stream]` have one value for each row of all streams; values in rows of other streams are
+    ignored. Streams may therefore share arrays of a type.
     """
 
     times: Int64Array
@@ -63,7 +63,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Emitted:
-    """Rows of one output: µs, how many ε behind, and columns in the types of the query."""
+    """Rows of one output: timestamps in µs, numbers of ε after them, and columns in the types of the query."""
 
     query: str
     times: Int64Array
@@ -72,9 +72,10 @@ class Emitted:
 
 
 class Engine:
-    """`code`: that of the graph. `words`: of how many the state may have. `limit`: instants of one time without a row.
+    """Runs the `code` of a graph. `words`: capacity of the state, in words of 8 bytes.
 
-    `batch`: how many rows a section of the code goes on for before the next has its turn. `state`: see `state`.
+    `limit`: maximum number of instants at one timestamp without a new row. `batch`: number of rows that a section
+    processes before the next section runs. `state`: a result of the method `state`.
     """
 
     def __init__(
@@ -108,25 +109,25 @@ class Engine:
 
     @property
     def _instants(self) -> list[int]:
-        """Where all sections are."""
+        """The current instants of all sections, as words of the arena."""
         return [int(word) for place in self._code.instants for word in self._arena[place : place + STEPS]]
 
     @property
     def has_run(self) -> bool:
-        """Whether anything has happened since it was made."""
+        """Whether an instant has been processed since the engine was created."""
         return self._instants != self._last
 
     def state(self) -> bytes:
-        """Return what another engine of the same graph goes on with."""
+        """Return the state, from which another engine of the same graph can continue."""
         return write_state(self._arena[: self._arena[0]], self._texts.span(0, self._texts.count, pa.large_string()))
 
     def run(self, given: Given, until: int) -> Iterator[Emitted]:
-        """Yield what happens up to a timestamp, in the order of time for each output.
+        """Yield the rows emitted up to a timestamp, in the order of time for each output.
 
         Raises
         ------
         StepsExceededError
-            A delay of ε goes round and round.
+            A cycle with a delay of ε does not terminate.
         StateFullError
             The state needs more words.
         """
@@ -145,7 +146,7 @@ class Engine:
         section = MORE
         while section == MORE:
             try:
-                with np.errstate(all="ignore"):  # where there is no JIT
+                with np.errstate(all="ignore"):  # needed without the JIT
                     section = self._module.run(*taken, at, until, self._batch, self._limit)
             except ArenaFullError:
                 raise StateFullError(self._arena.size) from None

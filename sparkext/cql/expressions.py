@@ -1,6 +1,6 @@
-"""Writes what computes expressions on words: see `rows.expression_code`.
+"""Generates code that evaluates expressions on words: see `rows.expression_code`.
 
-What has no result in its type is null.
+Values without a result in their type are null.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _STRING = "string"
 
 @dataclass(frozen=True)
 class TextConstant:
-    """A text, which an engine knows by a code."""
+    """A text constant, which an engine replaces by its code."""
 
     text: str
 
 
 class WordExpressions(ExpressionWriter):
-    """Rows of source s are at address `as`. `nullable` says whether column c of source s may be null.
+    """Writes expressions over rows; the row of source s is at address `as`, such as `a0`.
 
-    `constants` are shared with whoever else writes the same module.
+    `nullable(s, c)`: whether column c of source s may be null. `constants`: shared by all writers of a module.
     """
 
     def __init__(self, nullable: Callable[[int, int], bool], constants: list[Constant | TextConstant]) -> None:
@@ -39,7 +39,7 @@ class WordExpressions(ExpressionWriter):
         self._columns: dict[tuple[int, int], Step] = {}
 
     def taken(self) -> list[str]:
-        """Return the lines since the last call."""
+        """Return the lines written since the last call."""
         lines, self.lines = self.lines, []
         return lines
 
@@ -82,7 +82,7 @@ class WordExpressions(ExpressionWriter):
         return Step(f"c[{len(self.constants) - 1}]")
 
     def step(self, node: Expression) -> Step:
-        """See `ExpressionWriter`: what goes wrong makes null."""
+        """See `ExpressionWriter`: errors become null."""
         step = super().step(node)
         if step.error is None:
             return step
@@ -90,7 +90,7 @@ class WordExpressions(ExpressionWriter):
         return Step(step.value, self._all([step.known, fits]))
 
     def word(self, node: Expression) -> tuple[str, str | None]:
-        """Return what names the word of a value, and what says whether it is null, None where it never is."""
+        """Return the name of a value's word, and the expression of whether it is null, None if it never is."""
         if node.op == "column":
             return _word(node), _null(node) if self._nullable(node.source, node.column) else None
         step = self.step(node)
@@ -101,7 +101,7 @@ class WordExpressions(ExpressionWriter):
         return self._line(f"{word} if {step.known} else np.int64(0)"), f"np.int64(not {step.known})"
 
     def key(self, node: Expression) -> tuple[str, str | None]:
-        """Return the word of a key, for which 0.0 is -0.0, and whether it is null."""
+        """Return the word of a key, with -0.0 normalised to 0.0, and the expression of whether it is null."""
         word, null = self.word(node)
         return (self._line(f"normal({word})") if self.number(node) in FLOATS else word), null
 
@@ -123,5 +123,5 @@ def _loaded(word: str, kind: str) -> str:
 
 
 def constant_word(constant: Constant | TextConstant, code: Callable[[str], int]) -> Constant:
-    """Return a constant as generated code takes it."""
+    """Return a constant as generated code takes it: texts as codes."""
     return np.int64(code(constant.text)) if isinstance(constant, TextConstant) else constant

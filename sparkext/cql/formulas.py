@@ -1,4 +1,4 @@
-"""Turns formulas of CQL into expressions, and finds their types."""
+"""Translates formulas of CQL into expressions with types."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ FUNCTIONS = {
     "mod": (2, 2),
     "sqrt": (1, 1),
 }
-"""Functions of single rows, and of how many arguments."""
+"""Functions of single rows, with their minimum and maximum numbers of arguments (None: unlimited)."""
 
 
 class Invalid(Exception):
-    """Something is wrong with a query."""
+    """A query is invalid."""
 
     def __init__(self, at: Position, text: str) -> None:
         self.at, self.text = at, text
@@ -53,7 +53,7 @@ class Invalid(Exception):
 
 @dataclass(frozen=True)
 class Typed:
-    """An expression and its type; both are None of a NULL that takes any."""
+    """An expression and its type; both are None for a NULL of any type."""
 
     expression: Expression | None
     type: KeyType | None
@@ -61,12 +61,12 @@ class Typed:
 
     @property
     def known(self) -> Expression:
-        """The expression of what is not just NULL."""
+        """The expression; only for values that are not an untyped NULL."""
         assert self.expression is not None, "its type has been looked at"
         return self.expression
 
     def cast(self, kind: KeyType) -> Expression:
-        """Return it as a type that holds all of its values."""
+        """Return the value cast to a type that holds all of its values."""
         if self.expression is None:
             return literal(None, kind)
         if self.type == kind:
@@ -77,7 +77,7 @@ class Typed:
 
 
 Compute = Callable[[int, Column], int | None]
-"""Gives a source a column, unless it has it; returns its place, None if it can have none."""
+"""Adds a computed column to a source unless it exists; returns its index, None if the source cannot have any."""
 
 
 class RowScope:
@@ -86,12 +86,12 @@ class RowScope:
     def __init__(
         self, aliases: Sequence[str], columns: Sequence[tuple[Column, ...]], compute: Compute | None = None
     ) -> None:
-        """Bind it to the sources' names and columns. `compute`: what gives a source more columns, if anything does."""
+        """Bind it to the sources' names and columns. `compute`: adds a computed column; None: not possible."""
         self.aliases = tuple(aliases)
         self._columns, self._compute = columns, compute
 
     def names(self, of: str | None) -> list[tuple[str, str]]:
-        """Return the columns of one source, or of all, each with the source's name."""
+        """Return the columns of one source, or of all sources, each with the source's name."""
         return [
             (alias, one.name)
             for alias, columns in zip(self.aliases, self._columns, strict=True)
@@ -100,7 +100,7 @@ class RowScope:
         ]
 
     def place(self, name: Name) -> tuple[int, int]:
-        """Return the source and the place of a column."""
+        """Return the index of a column's source, and its index in the source."""
         found = [
             (source, place)
             for source, columns in enumerate(self._columns)
@@ -119,7 +119,7 @@ class RowScope:
         raise Invalid(name.at, f"there is no column {name}, only {there}")
 
     def special(self, formula: Formula) -> Typed | None:
-        """Return what a formula is in this scope, None if it is what its parts say."""
+        """Return the expression of a formula that the scope itself resolves; None if it depends only on its parts."""
         if isinstance(formula, Name):
             source, place = self.place(formula)
             found = self._columns[source][place]
@@ -131,7 +131,7 @@ class RowScope:
         return None
 
     def _computed(self, call: Call) -> Typed:
-        """Return the column of a source that a function of texts or times makes."""
+        """Return the column of a source that computes a function of texts or times."""
         kind = self._computed_type(call)
         called = call.function.upper()
         names = [part for part in parts_of(call) if isinstance(part, Name)]
@@ -153,7 +153,7 @@ class RowScope:
         return Typed(column(source, place, kind), kind, True)
 
     def _computed_type(self, call: Call) -> KeyType:
-        """Return what a call returns."""
+        """Return the type of a call's result."""
         signature, args, called = SIGNATURES[call.function], call.args, call.function.upper()
         is_called = not (call.star or call.distinct) and signature.least <= len(args) <= len(signature.takes)
         if not is_called:
@@ -174,17 +174,17 @@ class RowScope:
 
 
 class GroupScope(RowScope):
-    """What is known of groups: the columns that rows are grouped by, and aggregates, which it collects."""
+    """The columns of groups: the grouping columns, and the aggregates, which it collects."""
 
     def __init__(self, rows: RowScope, keys: Sequence[Typed]) -> None:
-        """Bind it to what rows are grouped by."""
+        """Bind it to the grouping expressions."""
         super().__init__(rows.aliases, rows._columns)
         self._rows, self._keys = Formulas(rows), list(keys)
         self.aggregates: list[Aggregate] = []
 
     @staticmethod
     def aggregates_in(formula: Formula) -> bool:
-        """Whether a formula has an aggregate."""
+        """Whether a formula contains an aggregate."""
         return any(isinstance(part, Call) and part.function in AGGREGATES for part in parts_of(formula))
 
     def special(self, formula: Formula) -> Typed | None:
@@ -243,7 +243,7 @@ class Formulas:
         Raises
         ------
         Invalid
-            It means nothing here.
+            The formula is not valid in this scope.
         """
         special = self._scope.special(formula)
         if special is not None:
@@ -300,7 +300,7 @@ class Formulas:
         return Typed(condition(node.op, *given), BOOL, nullable)
 
     def _common(self, args: Sequence[Typed], node: Formula) -> KeyType:
-        """Return the type that all values have in common."""
+        """Return the common type of all values."""
         kind: KeyType | None = None
         for one in args:
             if one.type is None:
@@ -371,7 +371,7 @@ class Formulas:
 
 
 def conjuncts(formula: Formula) -> Iterator[Formula]:
-    """Yield the conditions that AND joins."""
+    """Yield the operands of a conjunction."""
     if isinstance(formula, Operation) and formula.op == "and":
         for part in formula.args:
             yield from conjuncts(part)
@@ -380,7 +380,7 @@ def conjuncts(formula: Formula) -> Iterator[Formula]:
 
 
 def parts_of(formula: Formula) -> Iterator[Formula]:
-    """Yield a formula and all that it is made of."""
+    """Yield a formula and all of its parts, recursively."""
     yield formula
     inner: Sequence[Formula | None] = ()
     if isinstance(formula, Operation | Call):
@@ -395,7 +395,7 @@ def parts_of(formula: Formula) -> Iterator[Formula]:
 
 
 def coerced(value: Typed, kind: KeyType, at: Position, what: str) -> Expression:
-    """Return a value that has to be of a type."""
+    """Return the expression of a value that must have a certain type."""
     if value.type is not None and value.type != kind:
         raise Invalid(at, f"{what} of {spell_type(value.type)}: expected {spell_type(kind)}")
     return value.cast(kind)
@@ -420,7 +420,7 @@ def constant(node: Constant) -> Typed:
     Raises
     ------
     Invalid
-        It is none of its kind.
+        The text is not a constant of its kind.
     """
     if node.kind == "null":
         return Typed(None, None, True)
@@ -444,10 +444,10 @@ def constant(node: Constant) -> Typed:
 
 
 def _literal_of(text: str, kind: KeyType, at: Position) -> Typed:
-    """Return a number; an integer that does not fit becomes a wider one."""
+    """Return a numeric literal; integers that do not fit int become bigint."""
     if kind.name in INTEGERS:
         bits = next((bits for bits in (32, 64) if -(1 << bits - 1) <= int(text) < 1 << bits - 1), None)
-        if bits is None and int(text) != 1 << 63:  # of which the negative one fits
+        if bits is None and int(text) != 1 << 63:  # -(1 << 63) fits
             raise Invalid(at, f"{text} does not fit bigint")
         kind = INT if bits == 32 else LONG
     return Typed(literal(text, kind), kind, False)

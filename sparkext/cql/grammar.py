@@ -7,7 +7,7 @@ RESERVED = (
     *("inner", "intersect", "is", "join", "like", "not", "null", "on", "or", "register", "rlike", "select", "then"),
     *("union", "when", "where"),
 )
-"""Words that are no names, unless they are quoted."""
+"""Words that are not names unless they are quoted."""
 
 GRAMMAR = r"""
 start: statement (";" statement)* ";"?

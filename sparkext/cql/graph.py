@@ -1,8 +1,8 @@
-"""The graph of queries: delays that cut its cycles, the order in which queries run, and what is monotone.
+"""The graph of queries: delays that break its cycles, the order in which queries run, and monotonicity.
 
-A query reads streams and other queries. What comes out of a delay is later than what went in, so within one timestamp
-nothing flows through it: cut there, the graph has no cycle, or it is refused (delay-based time splitting,
-`docs/papers.md` 2).
+A query reads streams and other queries. The output of a delay has a later time than its input, so nothing flows through
+a delay within one timestamp. Without the edges that have a delay, the graph must not have cycles (delay-based time
+splitting, `docs/papers.md` 2).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sparkext.cql.syntax import Program
 
 @dataclass(frozen=True)
 class Graph:
-    """Streams and queries by name, every cycle of which has a delay. `inserted`: queries that were given one.
+    """Streams and queries by name; every cycle has a delay. `inserted`: queries that were given a delay automatically.
 
-    `program`: what they have been bound from.
+    `program`: the syntax from which they were bound.
     """
 
     streams: Mapping[str, BoundStream]
@@ -41,20 +41,20 @@ class Graph:
         return tuple(found)
 
     def _before(self, name: str) -> list[str]:
-        """Return the queries whose results a query needs that are of the same timestamp."""
+        """Return the queries whose results of the same timestamp a query needs, except a recursive query itself."""
         return _reads_now(self.queries, name)
 
     def is_delayed(self, name: str) -> bool:
-        """Whether what a query makes happens later."""
+        """Whether the rows of a query are emitted with a delay."""
         return name in self.queries and self.queries[name].delay is not None
 
     def is_stream(self, name: str) -> bool:
-        """Whether a name is that of a stream, and not of a relation."""
+        """Whether a name denotes a stream, and not a relation."""
         return name in self.streams or self.queries[name].operator is not None
 
     @cached_property
     def components(self) -> tuple[tuple[str, ...], ...]:
-        """The queries that lie on cycles together, in the order in which they run."""
+        """The queries of each strongly connected component that has a cycle, in the order in which they run."""
         found = components_of({name: self._queries_read(name) for name in self.queries})
         return tuple(
             tuple(name for name in self.order if name in part)
@@ -66,7 +66,7 @@ class Graph:
         return [read for read in self.queries[name].reads() if read in self.queries]
 
     def needed(self, outputs: Iterable[str]) -> Graph:
-        """Return the part of the graph from which some queries follow."""
+        """Return the part of the graph on which some queries depend."""
         found: set[str] = set()
         waiting = list(outputs)
         while waiting:
@@ -76,13 +76,13 @@ class Graph:
                 waiting += self.queries[name].reads() if name in self.queries else ()
         if found == {*self.streams, *self.queries}:
             return self
-        # Bound anew, streams have no columns that are computed for others.
+        # Binding again removes columns of streams that are computed for other queries only.
         part = bind(self.program.part(found))
         queries = {name: replace(query, delay=self.queries[name].delay) for name, query in part.queries.items()}
         return Graph(part.streams, queries, part.program, tuple(name for name in self.inserted if name in found))
 
     def is_monotone(self, name: str) -> bool:
-        """Whether more rows that a query reads never take one from its result."""
+        """Whether further rows of its inputs never remove a row from the result of a query."""
         query = self.queries[name]
         windows = (read.window for select in query.selects() for read in select.inputs)
         if any(window is not None and window.kind == "rows" for window in windows):
@@ -90,7 +90,7 @@ class Graph:
         return query.operator != "dstream" and _is_monotone(query.plan)
 
     def is_momentary(self, name: str) -> bool:
-        """Whether the rows of a query's relation live for one timestamp: they are of [Now], each of them."""
+        """Whether the rows of a query's relation exist for one timestamp only: they all depend on a window [Now]."""
         return self._momentary(self.queries[name].plan)
 
     def _momentary(self, plan: Plan) -> bool:
@@ -107,7 +107,7 @@ class Graph:
 
     @cached_property
     def may_go_on(self) -> tuple[str, ...]:
-        """Queries by which something may happen for ever after the last row: periods, and cycles of physical time."""
+        """Queries that may have work for ever after the last row: periods, and cycles with a delay longer than ε."""
         on_cycles = {name for part in self.components for name in part}
         return tuple(
             name
@@ -117,12 +117,12 @@ class Graph:
 
 
 def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
-    """Return the graph of queries. `missing_delay`: error, or insert: cycles without a delay get one of ε.
+    """Return the graph of queries. `missing_delay`: "error", or "insert" to give cycles without a delay a delay of ε.
 
     Raises
     ------
     CqlProblems
-        There is a cycle without a delay, or what a query emits is not well defined.
+        There is a cycle without a delay, or the output of a query is not well defined.
     """
     queries, inserted = dict(bound.queries), []
     problems = []
@@ -166,7 +166,7 @@ def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
 
 
 def spelled_cycle(names: Sequence[str]) -> str:
-    """Return the queries of a cycle, and the first of them once more."""
+    """Return the queries of a cycle as text; the first one is repeated at the end."""
     return " ▶ ".join([*names, names[0]])
 
 
@@ -177,14 +177,14 @@ def _is_monotone(plan: Plan) -> bool:
 
 
 def _is_fixpoint(plan: Plan) -> bool:
-    """Whether more rows of a plan only make more rows of it, each once."""
+    """Whether a plan is a select without aggregates or a UNION of such: more input rows then only add result rows."""
     if isinstance(plan, SetPlan):
         return plan.op == "union" and not plan.all and _is_fixpoint(plan.left) and _is_fixpoint(plan.right)
     return plan.group is None
 
 
 def _reads_now(queries: Mapping[str, BoundQuery], name: str) -> list[str]:
-    """Return the other queries whose results a query needs that are of the same timestamp."""
+    """Return the queries whose results of the same timestamp a query needs, except a recursive query itself."""
     return [
         read
         for read in queries[name].reads()
@@ -193,7 +193,7 @@ def _reads_now(queries: Mapping[str, BoundQuery], name: str) -> list[str]:
 
 
 def _cycle(queries: Mapping[str, BoundQuery]) -> list[str] | None:
-    """Return a cycle without a delay, each query before one that reads it, None if there is none."""
+    """Return a cycle without a delay, each query before a reader of it, None if there is no such cycle."""
     reads = {name: _reads_now(queries, name) for name in queries}
     for part in components_of(reads):
         start = next(name for name in queries if name in part)
@@ -208,7 +208,7 @@ def _cycle(queries: Mapping[str, BoundQuery]) -> list[str] | None:
 
 
 def components_of(edges: Mapping[str, Sequence[str]]) -> list[set[str]]:
-    """Return the strongly connected parts of a graph: those whose members all reach each other."""
+    """Return the strongly connected components of a graph."""
     reached = {name: _reached(name, edges) for name in edges}
     found: list[set[str]] = []
     for name in edges:

@@ -1,4 +1,4 @@
-"""Plans the joins of a select: in which order a row of each input meets the others, and by which indexes."""
+"""Plans the joins of a select: for a row of each input, the order of the other inputs, and the indexes used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkext.plans.expression import Expression
 
 @dataclass(frozen=True)
 class Index:
-    """An index of an input of a join: by these expressions, at a word of its records."""
+    """An index of an input of a join by key expressions. `field`: the word of its chain in the input's records."""
 
     keys: tuple[Expression, ...]
     header: Literal
@@ -22,10 +22,10 @@ class Index:
 
 
 class Join:
-    """The tables and indexes of a select's inputs, and in which order a row of each is joined with the others."""
+    """The tables and indexes of a select's inputs, and for a row of each input the order of the other inputs."""
 
     def __init__(self, layout: Layout, plan: SelectPlan) -> None:
-        """Plan the ways of all inputs."""
+        """Plan the join orders of all inputs."""
         self._layout = layout
         self.tables = [layout.table() for _ in plan.inputs]
         self.ways = [_way(plan, start) for start in range(len(plan.inputs))]
@@ -35,7 +35,7 @@ class Join:
                 self.index(step.source, step.keys)
 
     def index(self, source: int, keys: tuple[Expression, ...]) -> Index:
-        """Return the index of an input by some keys; without any it is of all rows."""
+        """Return the index of an input by some keys; an index without keys contains all rows."""
         there = self.indexes[source]
         if keys not in there:
             there[keys] = Index(keys, self._layout.table(), Literal(BAG_WORDS + CHAIN_WORDS * len(there)))
@@ -46,13 +46,13 @@ class Join:
         return [*self.indexes[source].values()]
 
     def row_at(self, source: int) -> Literal:
-        """Return the word of an input's records at which its row is, behind the chains of all indexes."""
+        """Return the word of an input's records at which its row begins, after the chains of all indexes."""
         return Literal(BAG_WORDS + CHAIN_WORDS * len(self.indexes[source]))
 
 
 @dataclass(frozen=True)
 class Step:
-    """A source that a row is joined with next: what its index is by, what is looked up in it, what is tested then."""
+    """A source to join a row with next: the keys of its index, the values to look up, and conditions to test after."""
 
     source: int
     keys: tuple[Expression, ...]
@@ -61,14 +61,14 @@ class Step:
 
 
 def _way(plan: SelectPlan, start: int) -> list[Step]:
-    """Return in which order a row of one input is joined with the others."""
+    """Return the order in which a row of one input is joined with the other inputs."""
     bound, steps = {start}, []
     waiting = [source for source in range(len(plan.inputs)) if source != start]
     while waiting:
         source = min(waiting, key=lambda one: _rank(plan, bound, one))
         pairs = [*_equalities(plan, bound, source)]
         now = {*bound, source}
-        # What is of one source only has been tested when its row came.
+        # Conditions on a single source have been tested when its row arrived.
         tests = [test for test in plan.where if len(sources_of(test)) > 1 and sources_of(test) <= now]
         tests = [test for test in tests if not sources_of(test) <= bound]
         steps.append(Step(source, tuple(key for key, _ in pairs), tuple(probe for _, probe in pairs), tuple(tests)))
@@ -84,7 +84,7 @@ def _rank(plan: SelectPlan, bound: set[int], source: int) -> tuple[bool, bool, i
 
 
 def _equalities(plan: SelectPlan, bound: set[int], source: int) -> Iterator[tuple[Expression, Expression]]:
-    """Yield what a condition sets equal of a source and of those before it."""
+    """Yield the equal expressions of conditions that connect a source with the sources joined before it."""
     for test in plan.where:
         if test.op == "=":
             for one, two in (test.args, test.args[::-1]):
@@ -93,5 +93,5 @@ def _equalities(plan: SelectPlan, bound: set[int], source: int) -> Iterator[tupl
 
 
 def sources_of(expression: Expression) -> set[int]:
-    """Return the sources whose columns an expression looks at."""
+    """Return the sources whose columns an expression reads."""
     return {part.source for part in expression.columns()}

@@ -1,4 +1,4 @@
-"""Where an arena has what, and what a record looks like."""
+"""The layout of an arena: positions of headers, and the words of a record."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from sparkext.plans.key_types import KeyType
 from sparkext.plans.number_types import FLOATS
 
 GIVEN = FIRST_FREE
-"""The word of an arena that counts the rows that outputs hold."""
+"""The word of an arena that counts the rows in output queues."""
 
 NOW, AFTER, STEPS = range(3)
-"""Words of where a section is: the instant that was last, a timestamp and how many ε behind it, and instants so far
-since a new row came or time went on."""
+"""Words of the current instant of a section: its timestamp, the number of ε after it, and the number of instants since
+the last new row or the last change of the timestamp."""
 
 BEFORE_ALL = -(1 << 63)
-"""Where sections are at first."""
+"""The initial timestamp of sections."""
 
 TIME, EPSILONS, ROW = 1, 2, 3
-"""Words of a record that a queue holds: see `kernels.arena.rows.queued`."""
+"""Words of a record in a queue: see `kernels.arena.rows.queued`."""
 
 
 class Literal(int):
-    """A number that generated code passes on. Of a bare one numba would compile the function that takes it anew."""
+    """A number in generated code, spelled as int64: numba would compile a function anew for each bare literal."""
 
     def __format__(self, spec: str) -> str:
         """Spell it as a value of int64."""
@@ -35,34 +35,34 @@ class Literal(int):
 
 @dataclass
 class Layout:
-    """Gives headers their places; `tables` are those that have to be opened."""
+    """Allocates positions for headers; `tables` are the positions of tables that have to be opened."""
 
     _words: list[int] = field(default_factory=lambda: [0] * (GIVEN + 1))
     tables: list[Literal] = field(default_factory=list)
 
     def words(self, count: int, values: Sequence[int] = ()) -> Literal:
-        """Return the place of a header of so many words, which begin as these, or as zeros."""
+        """Return the position of a new header of `count` words, with initial `values`, or zeros."""
         at = Literal(len(self._words))
         self._words += map(int, values or [0] * count)
         return at
 
     def instant(self) -> Literal:
-        """Return the place of where a section is."""
+        """Return the position of a new section's current instant."""
         return self.words(3, (BEFORE_ALL, 0, 0))
 
     def table(self) -> Literal:
-        """Return the place of a table's header."""
+        """Return the position of a new table's header."""
         at = self.words(TABLE_WORDS)
         self.tables.append(at)
         return at
 
     def headers(self) -> tuple[int, ...]:
-        """Return what the words of all headers begin as; the first is the first free one."""
+        """Return the initial words of all headers; the first one is the position of the first free word."""
         return (len(self._words), *self._words[1:])
 
 
 def order_of(kind: KeyType) -> Literal:
-    """Return how words of a type are compared."""
+    """Return the code of the order in which words of a type are compared."""
     if kind.name == "string":
         return Literal(TEXT_ORDER)
     return Literal(DOUBLE_ORDER if kind.name in FLOATS else INTEGER_ORDER)

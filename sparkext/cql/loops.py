@@ -1,8 +1,8 @@
-"""Writes the loops over instants: one for each section, and one that gives each its turn.
+"""Generates the loops over instants: one for each section, and one that schedules the sections.
 
-A section goes on for `batch` given rows, and all of the last one's timestamp, before the next one does, which then
-finds all that the first has emitted (the hybrid of time splitting and heartbeats that `docs/papers.md` 2 leaves open).
-A section that runs alone stays in the caches, and skips the instants at which it has nothing to do.
+A section processes `batch` input rows, and all further rows of the last one's timestamp. Then the next section runs,
+and reads everything that the first has emitted (the hybrid of time splitting and heartbeats that `docs/papers.md` 2
+leaves open). A section that runs alone keeps its data in the CPU caches, and skips the instants at which it is idle.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from sparkext.kernels.arena.queues import QUEUE_WORDS
 from sparkext.kernels.buffers import Int64Array
 
 ROWS_AT_ONCE = 1 << 16
-"""Rows of outputs after which the loops return, and rows that a section passes on in one turn."""
+"""Number of output rows after which the loops return, and of rows that a section passes on in one turn."""
 
 DONE, MORE = -1, -2
-"""What `run` returns at the end, or when outputs have to be taken away first; else the number of a section that does
-not come to rest."""
+"""Results of `run`: finished, or interrupted because outputs have to be drained. Any other result is the index of a
+section that exceeded its limit of instants at one timestamp."""
 
 NEXT = BEFORE_ALL
-"""The timestamp to which sections go on, where the next has to be found."""
+"""Marks the timestamp bound of the sections as undetermined: the loop has to find the next bound."""
 
 _LAST = Literal(1 << 62)
-"""How many ε behind a timestamp what waits for all else that happens at it does so."""
+"""The number of ε after a timestamp for work that waits until everything else at this timestamp is done."""
 _GIVEN = "x, n, times, streams"
 SECTION = f"{SHARED}, {_GIVEN}, at, until, epsilons, limit"
 RUN = f"{SHARED}, {_GIVEN}, at, until, batch, limit"
-"""Parameters of the functions."""
+"""Parameters of the generated functions."""
 
 _FOREVER = "np.int64(0x7FFFFFFFFFFFFFFF)"
 
 
 @dataclass
 class SectionLines:
-    """What a section does.
+    """The queues and the generated lines of a section.
 
-    `instant`: the words of the last instant that it has been at. `streams`: numbers of the given ones that it reads,
-    None for all that there are. `buffers`: what queries emit at an instant, by name, as this section sees it, and
-    `widths` of how many columns that is. `delays`: what own queries emit later. `inboxes`: what those of other
-    sections have emitted. `goes_to[name]`: the queues where the rows of an own stream go when the instant ends.
-    `outputs`: own streams that are emitted.
+    `instant`: position of the last instant that it has processed. `streams`: indexes of the input streams that it
+    reads, None for all. `buffers`: by name, the queues of the rows that streams emit at the current instant of this
+    section; `widths`: their numbers of columns. `delays`: queues of delayed rows of its own queries. `inboxes`: queues
+    of rows that other sections have emitted. `goes_to[name]`: the queues that receive the rows of an own stream at the
+    end of an instant. `outputs`: own streams that are outputs of the graph.
     """
 
     instant: Literal
@@ -60,21 +60,20 @@ class SectionLines:
     work: list[str] = field(default_factory=list)
 
     def reads(self, layout: Layout, name: str, width: int) -> None:
-        """Give a stream of another section a place."""
+        """Allocate the buffer and the inbox of a stream of another section."""
         self.emits(layout, name, width)
         self.inboxes[name] = layout.words(QUEUE_WORDS)
 
     def emits(self, layout: Layout, name: str, width: int) -> None:
-        """Give a stream of this section a place."""
+        """Allocate the buffer of a stream."""
         self.buffers[name], self.widths[name] = layout.words(QUEUE_WORDS), Literal(width)
 
     def lines(self, serial: bool) -> list[str]:
-        """Return the loop over the instants of the section up to `until` and `epsilons` behind it.
+        """Return the loop over the instants of the section, up to `epsilons` ε after `until`.
 
-        It ends before that when many rows have been passed on: who reads them has its turn then.
-
-        It returns its place among the given rows, the instant up to which all is done, and whether it has been at one
-        timestamp for too long.
+        The loop ends earlier if it has passed on many rows, so that their readers can run. It returns its position
+        among the input rows, the instant up to which all is processed, and whether it has exceeded the limit of
+        instants at one timestamp.
         """
         now, after, steps = (f"m[{self.instant + word}]" for word in (NOW, AFTER, STEPS))
         waiting = {**self.delays, **self.inboxes}
@@ -101,7 +100,7 @@ class SectionLines:
         return self.streams is None or len(self.streams) > 0
 
     def _next_row(self, serial: bool, now: str) -> list[str]:
-        """Return how the next instant may be that of a given row."""
+        """Return the lines that propose the instant of the next input row as the next instant."""
         lines = [f"t, e = {_FOREVER}, np.int64(0)"]
         if not self._has_rows:
             return lines
@@ -114,7 +113,7 @@ class SectionLines:
         return lines
 
     def _rows_of_instant(self, serial: bool, now: str, after: str, steps: str) -> list[str]:
-        """Return which given rows are of this instant, those from `at` to `stop`, and how instants are counted."""
+        """Return the lines that select the input rows of this instant, from `at` to `stop`, and count instants."""
         lines = []
         new = ""
         if self._has_rows:
@@ -130,7 +129,7 @@ class SectionLines:
         return [*lines, "else:", f"    {steps} = 1", f"{now} = t", f"{after} = e"]
 
     def _passed_on(self, name: str, buffer: Literal) -> list[str]:
-        """Return where the rows of a stream go when an instant ends."""
+        """Return the lines that send the rows of a stream to their destinations when an instant ends."""
         queues = self.goes_to.get(name, ())
         if not queues:
             return [f"release_all(m, {buffer}, {Literal(ROW + 1 + self.widths[name])})"]
@@ -143,21 +142,22 @@ class SectionLines:
 
 
 PLACE_WORDS = 3
-"""Of each section: its place among the given rows, and the instant up to which all is done."""
+"""Words per section: its position among the input rows, and the instant up to which all is processed."""
 
 
 def places(sections: int) -> Int64Array:
-    """Return where sections are before given rows: of each its `PLACE_WORDS`; then the timestamp to which they go on,
-    `NEXT` at first, and the first given row behind it.
+    """Return the initial `at` of `run`: `PLACE_WORDS` for each section; then the timestamp bound of the sections, at
+    first `NEXT`, and the position of the first input row after the bound.
     """
     return np.array([*[0, BEFORE_ALL, 0] * sections, NEXT, 0], dtype=np.int64)
 
 
 def run_lines(sections: int) -> list[str]:
-    """Return the loop that gives each of so many sections its turn, until all have got to `until`.
+    """Return the loop that schedules the sections until all have reached `until`.
 
-    The last one that is behind goes on first, so that no more waits for it than what the one before it passes on in one
-    turn. `at`: see `places`. `batch`: the given rows to go on for, and all of the last one's timestamp.
+    The last section that lags behind its predecessor runs first. Therefore at most the rows that the predecessor passes
+    on in one turn wait for it. `at`: see `places`. `batch`: number of input rows per turn; it is extended to all rows
+    of the last one's timestamp.
     """
     bound, stop = f"at[{PLACE_WORDS * sections}]", f"at[{PLACE_WORDS * sections + 1}]"
     found = [f"{bound} = until", f"{stop} += batch", f"if {stop} < rows:"]

@@ -4,8 +4,8 @@
     <cache>/cql/<name>/__pycache__/                 the machine code, or
     <NUMBA_CACHE_DIR>/<name>_<digest of path>/      the same, if that variable is set
 
-A module's folder is touched when a process loads it. After a process has added a module, the least recently loaded ones
-are removed until the rest fit `MOST_BYTES`. Containers that share the cache may have processes of equal id.
+A module's folder is touched when a process loads it. After a process has added a module, the least recently loaded
+modules are removed until the rest fit `MOST_BYTES`. Containers that share the cache may have processes of equal id.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
 
 MOST_BYTES = 128 << 20
-"""Of sources and machine code on disk. A graph of five queries takes 2.4 MiB."""
+"""Limit of the source and machine code on disk. A graph of five queries takes 2.4 MiB."""
 
 MOST_MODULES = 16
-"""Modules that a process keeps loaded."""
+"""Number of modules that a process keeps loaded."""
 
 LOADING_SECONDS = 3600
-"""Modules loaded in this time are not removed: processes may still be compiling them."""
+"""Modules loaded within this time are not removed: processes may still be compiling them."""
 
 _PREFIX = "sparkext_cql_"
 _modules: LastUsed[str, ModuleType] = LastUsed(MOST_MODULES)
@@ -42,7 +42,7 @@ _lock = Lock()
 
 
 def module_of(text: str) -> ModuleType:
-    """Return the module of a text."""
+    """Return the module with a source text."""
     name = f"{_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     with _lock:
         module = _modules.get(name)
@@ -56,13 +56,13 @@ def module_of(text: str) -> ModuleType:
 def _loaded(name: str, text: str) -> ModuleType:
     path = _stored(_folder(), name, text)
     module = ModuleType(name)
-    sys.modules[name] = module  # where cached machine code looks up its functions
+    sys.modules[name] = module  # cached machine code looks up its functions there
     exec(compile(text, path, "exec"), module.__dict__)
     return module
 
 
 def _folder() -> Path:
-    """Return a folder of this user's alone, in which modules stay, or else one that Spark deletes with the executor."""
+    """Return this user's private, persistent cache folder, or else one that Spark deletes with the executor."""
     try:
         base = Path(
             numba.config.CACHE_DIR
@@ -72,13 +72,13 @@ def _folder() -> Path:
         folder = private_folder(base / "cql")
         if os.access(folder, os.W_OK | os.X_OK):
             return folder
-    except (OSError, RuntimeError):  # nothing can be written there, or the user has no home
+    except (OSError, RuntimeError):  # the folder is not writable, or the user has no home
         pass
     return private_folder(local_folder() / "cql")
 
 
 def _stored(folder: Path, name: str, text: str) -> Path:
-    """Write the source unless it is there, and return its path."""
+    """Write the source unless it exists, and return its path."""
     own = private_folder(folder / name)
     path = own / f"{name}.py"
     os.utime(own)
@@ -90,7 +90,7 @@ def _stored(folder: Path, name: str, text: str) -> Path:
 
 
 def _evict(folder: Path) -> None:
-    """Remove the least recently loaded modules until the others take at most `MOST_BYTES`."""
+    """Remove the least recently loaded modules until the rest take at most `MOST_BYTES`."""
     entries = sorted((_loaded_at(own), own) for own in folder.iterdir())
     sizes = {own: _bytes(_parts(own)) for _, own in entries}
     total = sum(sizes.values())
@@ -103,7 +103,7 @@ def _evict(folder: Path) -> None:
 
 
 def _parts(own: Path) -> list[Path]:
-    """Return the folders of a module, at most two: its own, and that of its machine code."""
+    """Return the folders of a module, at most two: its own folder, and the folder of its machine code."""
     elsewhere = Path(numba.config.CACHE_DIR).glob(f"{own.name}_*") if numba.config.CACHE_DIR else ()
     return [own, *elsewhere]
 

@@ -1,4 +1,4 @@
-"""Reads a CQL text."""
+"""Parses a CQL text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ UNITS = {
     **dict.fromkeys(("hour", "hours", "h"), 3_600_000_000),
     **dict.fromkeys(("day", "days", "d"), 86_400_000_000),
 }
-"""Microseconds of a unit of time."""
+"""Microseconds per unit of time."""
 
 _SAID = {
     "NAME": "a name",
@@ -70,12 +70,12 @@ _COMPARISONS = {"!=": "<>"}
 
 
 def parse(text: str) -> Program:
-    """Return what a text says.
+    """Return the syntax tree of a text.
 
     Raises
     ------
     CqlProblems
-        It is no CQL. Tells the place, what stands there and what could.
+        The text is not CQL. The message has the position, the text found there, and the expected alternatives.
     """
     try:
         program = _Builder().transform(_parser().parse(text))
@@ -99,7 +99,7 @@ def _parser() -> Lark:
 
 
 def _unexpected(text: str, error: UnexpectedInput, found: str, terminals: Iterable[str]) -> CqlProblems:
-    """Return the error of a word or a character that CQL does not allow at its place."""
+    """Return the error for a word or a character that CQL does not allow at its position."""
     instead = unsupported(text, error.pos_in_stream or 0)
     place = Position(error.line, error.column)
     if instead is not None:
@@ -114,7 +114,7 @@ def _ends(text: str, terminals: Iterable[str]) -> CqlProblems:
 
 
 def _expected(terminals: Iterable[str]) -> str:
-    """Return the names of terminals as readers know them."""
+    """Return the names of terminals as users know them."""
     names = sorted({_SAID.get(name, name.strip("_")) for name in terminals if not name.startswith("__")})
     return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
@@ -128,7 +128,7 @@ _DISTINCT, _ALL, _NOT_NULL = "distinct", "all", "not null"
 
 @v_args(meta=True)
 class _Builder(Transformer[Token, Any]):
-    """Builds the syntax from the parts that the grammar names."""
+    """Builds the syntax tree from the rules of the grammar."""
 
     def start(self, meta: Any, parts: list[Any]) -> Program:
         streams = tuple(part for part in parts if isinstance(part, RegisteredStream))

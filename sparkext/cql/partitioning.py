@@ -1,6 +1,6 @@
-"""By which column a graph may be cut into parts that know nothing of each other.
+"""Finds columns by which a graph can be partitioned into independent parts.
 
-Each stream and each query has a column whose value all rows share that ever meet: in joins, groups and windows of rows.
+Each stream and each query has a column whose value is equal in all rows that meet in joins, groups and windows of rows.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from sparkext.plans.expression import Expression
 from sparkext.plans.number_types import FLOATS
 
 _MOST = 10_000
-"""Choices of a column of each stream that are tried."""
+"""Maximum number of combinations of one column per stream that are tried."""
 
 
 @dataclass(frozen=True)
 class Partitioning:
-    """`columns[name]`: the place of the column that cuts a stream or the result of a query. None: it has none, and no
-    query that needs one reads it.
+    """`columns[name]`: the index of the column that partitions a stream or the result of a query. None: the result
+    does not contain the key, and no query that needs it reads the result.
     """
 
     columns: Mapping[str, int | None]
@@ -29,16 +29,16 @@ class Partitioning:
 
 @dataclass(frozen=True)
 class Unpartitioned:
-    """Why a graph cannot be cut: a query that rows of all keys meet in, and how."""
+    """The reason why a graph cannot be partitioned: a query in which rows of all keys meet, and how."""
 
     query: str
     reason: str
     stage: int = 0
-    """How much of the query could be cut: first windows, then joins, then groups."""
+    """The stage that failed: 0 for windows, 1 for joins, 2 for groups."""
 
 
 def partitioned_by(graph: Graph, given: Mapping[str, int] | None = None) -> Partitioning | Unpartitioned:
-    """Return how a graph is cut, by the first columns that do. `given`: columns of streams that have to."""
+    """Return the first partitioning that is possible. `given`: the required columns of streams."""
     names = list(graph.streams)
     choices = []
     for name in names:
@@ -62,7 +62,7 @@ def partitioned_by(graph: Graph, given: Mapping[str, int] | None = None) -> Part
 
 
 def _spread(graph: Graph, streams: Mapping[str, int]) -> Partitioning | Unpartitioned:
-    """Find the column of each query from those of streams; what is on a cycle is first thought to fit."""
+    """Derive the column of each query from the streams' columns; columns on cycles are assumed, then checked."""
     known: dict[str, int | None] = dict(streams)
     for _ in range(len(graph.queries) + 1):
         before = dict(known)
@@ -86,7 +86,7 @@ def _spread(graph: Graph, streams: Mapping[str, int]) -> Partitioning | Unpartit
 
 
 class _Open:
-    """Nothing is known yet of what is read."""
+    """The key columns of all inputs are still unknown."""
 
 
 _OPEN = _Open()
@@ -150,7 +150,7 @@ def _column_of_select(
 
 
 def _equal_to(place: tuple[int, int], plan: SelectPlan) -> set[tuple[int, int]]:
-    """Return the columns that a condition sets equal to a column, and that one."""
+    """Return a column and all columns that conditions set equal to it."""
     pairs = [pair for condition in plan.where for pair in _pairs(condition)]
     found = {place}
     while True:

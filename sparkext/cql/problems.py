@@ -1,4 +1,4 @@
-"""What is wrong with a CQL text, and where."""
+"""Errors in a CQL text, with their positions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparkext.cql.syntax import Position
 
 
 class CqlProblems(ValueError):
-    """Lists every problem of a text, each with its place."""
+    """Lists every problem of a text with its position."""
 
     def __init__(self, problems: Sequence[tuple[Position | None, str]]) -> None:
         self.problems = tuple(text if at is None else f"{at}: {text}" for at, text in problems)

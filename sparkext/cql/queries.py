@@ -1,8 +1,8 @@
-"""Registered streams and queries with their names looked up and their types found: what an engine runs.
+"""Registered streams and queries with resolved names and types, as engines run them.
 
-Formulas are expressions of `plans.expression`. In a select, column c of source s is that of its s-th input; behind an
-aggregation there is one source, the columns that it is grouped by and the aggregates behind them. Arithmetic that has
-no result in its type is null, as in Spark's `try_add` and `try_divide`.
+Formulas are expressions of `plans.expression`. In a select, column c of source s refers to column c of input s. After
+an aggregation there is one source: the grouping columns, followed by the aggregates. Arithmetic without a result in its
+type is null, as in Spark's `try_add` and `try_divide`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from sparkext.plans.expression import Expression
 from sparkext.plans.key_types import KeyType
 
 MOST_COLUMNS = 64
-"""Of a row: as many bits tell which values are null."""
+"""Maximum number of columns of a row: its null bits are one word of 64 bits."""
 
 EPSILON = 0
 """The delay that is shorter than any unit of time."""
 
 
 def spelled_delay(delay: int) -> str:
-    """Return how long a delay is."""
+    """Return the length of a delay as text."""
     return "ε" if delay == EPSILON else f"{Decimal(delay).scaleb(-6).normalize():f} s"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a stream or a relation. `computed`: what it is of others, if nobody sees it (`cql.computed`)."""
+    """A column of a stream or a relation. `computed`: the formula of a hidden column (`cql.computed`)."""
 
     name: str
     type: KeyType
@@ -40,25 +40,25 @@ class Column:
 
 @dataclass(frozen=True)
 class BoundStream:
-    """A registered stream. Columns that are computed come last."""
+    """A registered stream. Computed columns follow the registered ones."""
 
     name: str
     columns: tuple[Column, ...]
 
     @property
     def registered(self) -> tuple[Column, ...]:
-        """The columns that it is registered with."""
+        """The columns with which it was registered."""
         return tuple(column for column in self.columns if column.computed is None)
 
     @property
     def computed(self) -> tuple[Column, ...]:
-        """Those that Spark computes."""
+        """The columns that Spark computes."""
         return self.columns[len(self.registered) :]
 
 
 @dataclass(frozen=True)
 class BoundWindow:
-    """As `syntax.Window`, with the places of the columns that it is partitioned by."""
+    """A window as in `syntax.Window`, with the indexes of its partitioning columns."""
 
     kind: str
     amount: int = 0
@@ -66,7 +66,7 @@ class BoundWindow:
     partition: tuple[int, ...] = ()
 
     def spelled(self, columns: tuple[Column, ...]) -> str:
-        """Spell it as in CQL, times in µs; `columns` are those of the stream."""
+        """Spell it as in CQL, with times in µs; `columns`: the columns of the stream."""
         if self.kind in ("now", "unbounded"):
             return f"[{self.kind.title()}]"
         slide = f" Slide {self.slide}" if self.slide else ""
@@ -79,7 +79,7 @@ class BoundWindow:
 
 @dataclass(frozen=True)
 class Input:
-    """What a select reads: a stream through a window, or a relation. `columns` are those of it."""
+    """An input of a select: a stream with a window, or a relation, with its columns."""
 
     name: str
     window: BoundWindow | None
@@ -88,7 +88,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """count (of all rows without an argument), sum, avg, min or max, of distinct values or all."""
+    """count, sum, avg, min or max of all or of distinct values; count without an argument counts rows."""
 
     function: str
     argument: Expression | None
@@ -98,10 +98,10 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class SelectPlan:
-    """Rows of all inputs that fulfil all conditions.
+    """The rows of the join of all inputs that fulfil all conditions.
 
-    `group`: what they are grouped by, None without aggregates; then `aggregates` and `having` (over the group), and
-    `outputs` over the group. Without rows there is no group, not even one of all rows.
+    `group`: the grouping expressions, None without aggregates. `having` and `outputs` are expressions over the
+    grouping columns and the `aggregates`. Without input rows there is no group, even if `group` is empty.
     """
 
     inputs: tuple[Input, ...]
@@ -116,7 +116,7 @@ class SelectPlan:
 
 @dataclass(frozen=True)
 class SetPlan:
-    """`op` is union, except or intersect; rows count if `all`, else what is equal is one."""
+    """`op` is union, except or intersect. `all`: the result is a bag, otherwise a set."""
 
     op: str
     all: bool
@@ -132,7 +132,7 @@ Plan: TypeAlias = SelectPlan | SetPlan
 class BoundQuery:
     """A registered query. `operator`, `period`, `delay` (`EPSILON`: ε) and `recursive` are as in `RegisteredQuery`.
 
-    What is recursive is the least set of rows that its relation makes of itself.
+    The result of a recursive query is the least fixpoint of its relation.
     """
 
     name: str
@@ -149,11 +149,11 @@ class BoundQuery:
         return self.plan.columns
 
     def selects(self) -> Iterator[SelectPlan]:
-        """Yield the selects that it is made of, from left to right."""
+        """Yield the selects of its plan, from left to right."""
         return _selects(self.plan)
 
     def reads(self) -> tuple[str, ...]:
-        """Return the names of what it reads, each once."""
+        """Return the names of the streams and queries that it reads, without duplicates."""
         return tuple(dict.fromkeys(read.name for select in self.selects() for read in select.inputs))
 
 

@@ -1,7 +1,7 @@
-"""Cuts a graph into sections: queries that have to run together, instant by instant.
+"""Divides a graph into sections: queries that have to run together, instant by instant.
 
-Between sections there are streams only, and no circle: one may be ahead of those that read what it emits. Within one,
-queries read each other's relations, which are known at the present instant only, or in circles.
+Sections are connected by streams only, without cycles, so a section may run ahead of the readers of its streams. Within
+a section, queries read each other's relations, whose contents are known at the present instant only, or form cycles.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Section = tuple[str, ...]
 
 
 def sections_of(graph: Graph) -> tuple[Section, ...]:
-    """Return the sections, each after those that it reads, and their queries in the order in which they run."""
+    """Return the sections in topological order, each with its queries in the order in which they run."""
     of = {name: name for name in graph.queries}
     for name in graph.order:
         for read in graph.queries[name].reads():
@@ -39,7 +39,7 @@ def _join(of: dict[str, str], one: str, other: str) -> None:
 
 
 def _sections_read(graph: Graph, of: dict[str, str]) -> dict[str, list[str]]:
-    """Return which other sections each one reads."""
+    """Return the other sections that each section reads."""
     reads: dict[str, list[str]] = {of[name]: [] for name in graph.order}
     for name in graph.order:
         reads[of[name]] += [of[read] for read in graph.queries[name].reads() if read in of and of[read] != of[name]]

@@ -1,6 +1,6 @@
-"""Gives the columns of several streams places in one table: those of a type share one, as a row is of one stream only.
+"""Maps the columns of several streams to shared columns of one table: each row belongs to one stream only.
 
-Each column of a table costs a conversion of each row when it gets to Python, whether it is null or not.
+Each column of a table costs one conversion per row when Python receives it, whether it is null or not.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ Kind = TypeVar("Kind")
 
 
 class SharedColumns(Generic[Kind]):
-    """`kinds`: those of the columns of the table. `places[stream]`: where the columns of a stream are."""
+    """`kinds`: the types of the table's columns. `places[stream]`: the table's columns for the columns of a stream."""
 
     def __init__(self, streams: Mapping[str, Sequence[Kind]]) -> None:
-        """Give each column the first place of its type that its stream has not taken."""
+        """Assign to each column the first table column of its type that its stream does not use yet."""
         self.kinds: list[Kind] = []
         self.places: dict[str, tuple[int, ...]] = {}
         for name, kinds in streams.items():

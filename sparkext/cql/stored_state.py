@@ -1,8 +1,8 @@
 """The state of an engine as bytes: an Arrow stream of one row, two arrays, with a header in JSON.
 
 header   {"format": 1, "words": n, "texts": m}, the metadata of the schema
-arena    int64[n]: the words up to the first one that was never used (`sparkext.kernels.arena`)
-texts    the texts that words are codes of, in the order of their codes
+arena    int64[n]: all words before the first one that was never used (`sparkext.kernels.arena`)
+texts    the texts to which codes in the arena refer, in the order of their codes
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def write_state(arena: Int64Array, texts: pa.Array) -> bytes:
 
 
 def read_state(stored: bytes) -> tuple[Int64Array, pa.Array]:
-    """Return what `write_state` was given.
+    """Return the arena and the texts that `write_state` has written.
 
     Raises
     ------
     StateError
-        It is no such state, or of another format.
+        The bytes are no such state, or have another format.
     """
     try:
         with pa.ipc.open_stream(pa.py_buffer(stored)) as reader:

@@ -1,4 +1,4 @@
-"""What a CQL text says, as it is written: names are not looked up yet."""
+"""The syntax tree of a CQL text: names are not resolved yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Name:
-    """A column, by its name, and that of what it is of, if that is given."""
+    """The name of a column, and the name of its source, if that is given."""
 
     of: str | None
     name: str
@@ -51,7 +51,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Call:
-    """A function by its name. `star` is that of `COUNT(*)`, `distinct` that of `COUNT(DISTINCT x)`."""
+    """A call of a function. `star`: `COUNT(*)`; `distinct`: `COUNT(DISTINCT x)`."""
 
     function: str
     args: tuple[Formula, ...]
@@ -62,7 +62,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Case:
-    """CASE: pairs of a condition and its value, and the value otherwise."""
+    """CASE: pairs of a condition and its value, and the value of ELSE."""
 
     branches: tuple[tuple[Formula, Formula], ...]
     otherwise: Formula | None
@@ -83,7 +83,7 @@ Formula: TypeAlias = Name | Constant | Operation | Call | Case | Cast
 
 @dataclass(frozen=True)
 class Window:
-    """A window: `now`, `range` of µs, `unbounded`, or of `rows`. `slide` is in the same unit; 0: none.
+    """A window. `kind`: `now`, `range` (`amount` in µs), `unbounded` or `rows`. `slide`: in the same unit; 0: none.
 
     `partition`: the columns of PARTITION BY.
     """
@@ -97,7 +97,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Source:
-    """What FROM names: a stream with a window, or a relation."""
+    """A source in FROM: a stream with a window, or a relation."""
 
     name: str
     window: Window | None
@@ -107,7 +107,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Item:
-    """A column of a result; `formula` is None for `*`, of all sources or of the one that `of` names."""
+    """A column of a result. `formula` is None for `*`: all columns of the source `of`, or of all sources."""
 
     formula: Formula | None
     alias: str | None
@@ -130,7 +130,7 @@ class Select:
 
 @dataclass(frozen=True)
 class SetOperation:
-    """`op` is union, except or intersect, `all` whether rows count."""
+    """`op` is union, except or intersect. `all`: the result is a bag, otherwise a set."""
 
     op: str
     all: bool
@@ -163,9 +163,9 @@ class RegisteredStream:
 
 @dataclass(frozen=True)
 class RegisteredQuery:
-    """REGISTER QUERY. `operator` is istream, dstream or rstream, None for a relation; `period` that of rstream, in µs.
+    """REGISTER QUERY. `operator` is istream, dstream or rstream, None for a relation; `period`: of rstream, in µs.
 
-    `delay`: µs, 0 for ε, None without one. `recursive`: it may read itself at the same instant.
+    `delay`: µs, 0 for ε, None without a delay. `recursive`: it may read itself at the same instant.
     """
 
     name: str
@@ -179,12 +179,12 @@ class RegisteredQuery:
 
 @dataclass(frozen=True)
 class Program:
-    """A text: its streams and queries in the order in which they are registered."""
+    """A CQL text: its streams and queries in the order of registration."""
 
     streams: tuple[RegisteredStream, ...]
     queries: tuple[RegisteredQuery, ...]
 
     def part(self, names: Container[str]) -> Program:
-        """Return what is registered under some names."""
+        """Return the program without streams and queries of other names."""
         streams = tuple(stream for stream in self.streams if stream.name in names)
         return Program(streams, tuple(query for query in self.queries if query.name in names))

@@ -1,4 +1,4 @@
-"""The types of CQL, and which two have one in common."""
+"""The types of CQL, and the common type of two types."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SPELLED = {
 
 
 def parse_type(name: str) -> KeyType | None:
-    """Return a type by its name in SQL, None if there is none."""
+    """Return a type by its SQL name, None if there is no such type."""
     return _NAMES.get(name.lower())
 
 
@@ -45,12 +45,15 @@ def spell_type(kind: KeyType) -> str:
 
 
 def is_number(kind: KeyType) -> bool:
-    """Whether there is arithmetic of a type."""
+    """Whether a type is numeric."""
     return kind.name in (*INTEGERS, *FLOATS)
 
 
 def common_type(left: KeyType, right: KeyType) -> KeyType | None:
-    """Return the type that holds what both do: integers become wider, beside floats doubles. None: there is none."""
+    """Return the type that holds the values of both types, None if there is none.
+
+    Two integer types become the wider one; an integer and a float, or two different floats, become a double.
+    """
     if left == right:
         return left
     if not (is_number(left) and is_number(right)):

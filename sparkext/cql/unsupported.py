@@ -1,6 +1,6 @@
-"""SQL that is not part of CQL: how it begins, and what to write instead.
+"""SQL that is not part of CQL: how to recognise it, and what to write instead.
 
-A word that begins such SQL is no alias, unless it follows AS or is quoted: `FROM a [Now] LEFT JOIN b [Now]` is an
+A word that begins such SQL is not an alias, unless it follows AS or is quoted: `FROM a [Now] LEFT JOIN b [Now]` is an
 error, not an inner join of a source called LEFT.
 """
 
@@ -17,7 +17,7 @@ _LIMIT = "[Rows n] holds the last n rows of a stream, and MIN and MAX find extre
 _DURATIONS = "durations are written in windows, such as [Range 5 minutes], and in delays, such as <5 minutes>"
 
 KEYED = r"(?:rollup|cube)(?=\s*\()"
-"""What looks like a function in GROUP BY."""
+"""Pattern of the keywords that look like functions in GROUP BY."""
 
 WORDS = {
     r"(?:left|right)(?=\s+semi\b)|semi": (
@@ -60,7 +60,7 @@ WORDS = {
     r"regexp|similar(?=\s+to\b)": "REGEXP and SIMILAR TO are not supported: write a RLIKE 'pattern'",
     r"escape(?=\s*')": "ESCAPE is not supported: the escape character is \\",
 }
-"""Words, in any case, and the message of each; the first that fits counts."""
+"""Patterns of words, case-insensitive, with their messages; the first match counts."""
 
 _PLACES = (
     (r"", r"\(\s*(select|with|values)\b", _SUBQUERY),
@@ -99,13 +99,13 @@ _PLACES = (
     (r"", r"\[\s*['\d]", "arrays and maps are not supported: select the element in the DataFrame that is given"),
     (r"\w\.\w+\s*", r"\.", "structs are not supported: select the field in the DataFrame that is given"),
 )
-"""What is before a place and at it, and the message; the first that fits counts."""
+"""Patterns of the text before and at a position, with their messages; the first match counts."""
 
 MESSAGES = (*WORDS.values(), *(message for _, _, message in _PLACES))
 
 
 def unsupported(text: str, place: int) -> str | None:
-    """Return the message of the SQL that CQL does not allow at a place, None if the place begins nothing known."""
+    """Return the message for unsupported SQL at a position, None if no such SQL begins there."""
     before, rest = text[:place], text[place:]
     for end, start, message in _PLACES:
         if re.match(start, rest, re.IGNORECASE) and re.search(f"({end})$", before, re.IGNORECASE):

@@ -1,4 +1,4 @@
-"""Writes windows: how rows get into them and out of them."""
+"""Generates the code of windows: how rows enter and leave them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sparkext.kernels.arena.words import DOUBLE_ORDER
 
 
 class WindowLines:
-    """The lines by which rows get into a window and out of it, and when it has something to do."""
+    """The lines by which rows enter and leave a window, and the lines that find its next instant."""
 
     def __init__(self, layout: Layout, read: Input, into: str) -> None:
-        """Bind it to the function that takes rows which come or go."""
+        """Bind it to `into`, the function that takes inserted and deleted rows."""
         assert read.window is not None, "streams have one"
         self._layout, self._read, self._into = layout, read, into
         self._window, self._width = read.window, Literal(len(read.columns))
@@ -30,7 +30,7 @@ class WindowLines:
         return [f"{self._into}({SHARED}, {Literal(-1)}, r + {ROW})", f"release_queued(m, r, {self._width})"]
 
     def add(self, row: str) -> list[str]:
-        """Return how a row gets in."""
+        """Return the lines that add a row."""
         record, queue, waiting = f"queued(m, t, e, {row}, {self._width})", self._queue, self._waiting
         slide = self._window.slide
         if self._window.kind == "unbounded":
@@ -43,7 +43,7 @@ class WindowLines:
         return [*enters, "else:", f"    append(m, {waiting}, {record})"]
 
     def _add_counted(self, row: str, record: str) -> list[str]:
-        """Return how a row gets into a window of rows, and the first one out of it."""
+        """Return the lines that add a row to a window of rows, and remove the oldest row."""
         queue, waiting = self._queue, self._waiting
         amount, slide = self._window.amount, self._window.slide
         if not slide:
@@ -58,7 +58,7 @@ class WindowLines:
         return [f"append(m, {waiting}, {record})", f"if m[{waiting + 2}] == {slide}:", *indented(1, slides)]
 
     def _part(self, row: str) -> tuple[list[str], str]:
-        """Return the lines that find the queue of a row's part, and what it is."""
+        """Return the lines that find the queue of a row's PARTITION BY group, and the name of this queue."""
         places = self._window.partition
         if not places:
             return [], f"{self._queue}"
@@ -72,13 +72,13 @@ class WindowLines:
         return lines, f"part_of(m, {table}, {key}, {Literal(len(places))})"
 
     def _ends(self) -> None:
-        """Rows leave when their time is over."""
+        """Write windows without a slide: rows leave when their time has passed."""
         end, epsilons = f"m[f + {TIME}] + {self._window.amount}", f"m[f + {EPSILONS}]"
         self.firing = fires(self._queue, end, f"{epsilons} + 1")
         self.expire = first_ones(self._queue, f"{end} > t or ({end} == t and {epsilons} >= e)", self._goes())
 
     def _slides(self) -> None:
-        """Rows get in and leave at the edges of slides."""
+        """Write windows with a slide: rows enter and leave at multiples of the slide."""
         amount, slide = self._window.amount, self._window.slide
         begin, end = f"-(-m[f + {TIME}] // {slide}) * {slide}", f"((m[f + {TIME}] + {amount}) // {slide} + 1) * {slide}"
         self.firing = [*fires(self._waiting, begin, "np.int64(0)"), *fires(self._queue, end, "np.int64(0)")]

@@ -1,4 +1,4 @@
-"""Arrow columns as words of an arena, and back."""
+"""Conversion of Arrow columns to words of an arena, and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparkext.rows.times import microseconds
 
 
 def words_of(column: pa.Array, kind: KeyType, texts: TextDictionary) -> Int64Array:
-    """Return the words of a column, 0 where it is null: int64[n]."""
+    """Return the words of a column as int64[n]; nulls are 0."""
     if kind.name == "string":
         codes = texts.codes(column)
         return frozen(np.where(np.asarray(column.is_null()), 0, codes)) if column.null_count else codes
@@ -35,7 +35,7 @@ def words_of(column: pa.Array, kind: KeyType, texts: TextDictionary) -> Int64Arr
 
 
 def nulls_of(columns: list[pa.Array], rows: int) -> Int64Array:
-    """Return bits, of which number k says whether column k is null: int64[rows]."""
+    """Return null bits as int64[rows]: bit k is set if column k is null."""
     bits = np.zeros(rows, dtype=np.int64)
     for place, column in enumerate(columns):
         if column.null_count:
@@ -46,7 +46,7 @@ def nulls_of(columns: list[pa.Array], rows: int) -> Int64Array:
 def column_of(
     words: Int64Array, is_null: np.ndarray, column: Column, kind: pa.DataType, texts: TextDictionary
 ) -> pa.Array:
-    """Return the column of words, of an Arrow type."""
+    """Return words as a column of an Arrow type."""
     name = column.type.name
     if name == "string":
         found = texts.texts(words, kind)

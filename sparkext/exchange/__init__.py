@@ -1,1 +1,1 @@
-"""Rows on their way to other tasks, by key: cells, and what becomes of them in a slot."""
+"""The exchange: rows sent to other tasks by key, in blocks (`cell`), and received by partitions (`slot`)."""

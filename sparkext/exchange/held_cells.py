@@ -1,4 +1,4 @@
-"""Cells that a slot keeps until their turn: in memory while they are little beside what is free, else in a file."""
+"""Buffers received blocks (`cell` in the code): in memory up to a limit, then in a file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from sparkext.storage.paced_writes import PacedWriter
 
 
 class HeldCells:
-    """Keeps cells compressed. `most()`: bytes to keep in memory at most, None without limit; else on disk in `folder`.
+    """A buffer of compressed blocks. `most()`: maximum bytes in memory, None without limit; the rest is spilled to
+    disk, in `folder`.
 
-    The file has no name, so that none is left however the process ends.
+    The spill file has no name, so it is removed however the process ends.
     """
 
     def __init__(self, most: Callable[[], int | None], folder: Path) -> None:
-        """Begin without cells."""
+        """Begin without blocks."""
         self._most = most
         self._folder = folder
         self._kept: deque[pa.Buffer] = deque()
@@ -29,17 +30,17 @@ class HeldCells:
         self._written: list[int] = []
 
     def close(self) -> None:
-        """Let the file go, if there is one."""
+        """Close the spill file, if there is one."""
         if self._file is not None:
             self._file.close()
 
     @property
     def spilled(self) -> bool:
-        """Whether there is a file."""
+        """Whether blocks were spilled to disk."""
         return self._file is not None
 
     def add(self, cell: pa.Buffer) -> None:
-        """Keep one more cell."""
+        """Add a block."""
         if self._file is None:
             most = self._most()
             if most is None or self._bytes + cell.size <= most:
@@ -51,7 +52,7 @@ class HeldCells:
         self._written.append(cell.size)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows; cells are let go one by one."""
+        """Yield all rows; release blocks in memory one by one."""
         while self._kept:
             yield from rows_of(self._kept.popleft())
         if self._file is None:

@@ -1,8 +1,8 @@
-"""Rows of a task on their way to slots, gathered until they make cells of some size.
+"""Outgoing rows of a task, gathered until they fill blocks (`cell` in the code) of sufficient size.
 
-    batches ──▶ rows by slot ──▶ cells
+    batches ──▶ rows by partition (`slot`) ──▶ blocks
 
-They are put in order by slot all together, when there are enough: a cell is one range of them then.
+The gathered rows are sorted by partition, so that each block is a contiguous range.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LEAST_BYTES = 32 << 20
 _MOST_BYTES = 512 << 20
 _BYTES_PER_SLOT = 2 << 20
 _COPIES = 4
-"""What rows take while they are put in order: they themselves, twice in order, and as cells."""
+"""Copies of the rows that exist while they are sorted: the original, two sorted copies, and the blocks."""
 _SHARE_OF_HEADROOM = 0.25
 _KEY_BYTES = 8
 
@@ -29,13 +29,13 @@ _KEY_BYTES = 8
 def leaving_cells(
     batches: Iterable[pa.RecordBatch], partitioning: Partitioning, task: int, free: FreeMemory
 ) -> Iterator[list[tuple[int, pa.Buffer]]]:
-    """Yield cells with the numbers of their slots, many at a time. `task` is as in `Partitioning.order`."""
+    """Yield lists of blocks with their partition indexes. `task` is as in `Partitioning.order`."""
     for rows in gathered(batches, partitioning.table.slots, free):
         yield _cells(rows, partitioning, task)
 
 
 def gathered(batches: Iterable[pa.RecordBatch], slots: int, free: FreeMemory) -> Iterator[pa.RecordBatch]:
-    """Put batches together until they make cells of some size for each slot."""
+    """Combine batches until they fill blocks of sufficient size for each partition."""
     waiting: list[pa.RecordBatch] = []
     size = limit = 0
     for batch in batches:
@@ -51,14 +51,14 @@ def gathered(batches: Iterable[pa.RecordBatch], slots: int, free: FreeMemory) ->
 
 
 def bytes_to_gather(slots: int, free: FreeMemory) -> int:
-    """Return how many bytes make cells of some size for each slot, within a share of what memory this task has."""
+    """Return the bytes that fill blocks of sufficient size for each partition, within a share of this task's memory."""
     wanted = min(max(_LEAST_BYTES, slots * _BYTES_PER_SLOT), _MOST_BYTES)
     headroom = headroom_for(int(_COPIES * wanted / _SHARE_OF_HEADROOM), free)
     return wanted if headroom is None else min(wanted, int(headroom * _SHARE_OF_HEADROOM / _COPIES))
 
 
 def gathered_bytes(batch: pa.RecordBatch) -> int:
-    """Return what rows take that wait: hashes, lines and an order are made of their keys, which may be narrow."""
+    """Return the memory of gathered rows in bytes, including their keys' hashes, buckets and sort order."""
     return int(batch.nbytes + batch.num_rows * _KEY_BYTES)
 
 

@@ -1,9 +1,10 @@
-"""The file that a map task leaves for Spark's shuffle: cells, line after line.
+"""The file that a map task writes for Spark's shuffle: blocks (`cell` in the code), ordered by bucket (`line`).
 
     │ checksum │ bytes │ packed rows │  checksum │ bytes │ …
-    └────── a cell of line 0 ────────┘
+    └───── a block of bucket 0 ──────┘
 
-A cell has no schema: both ends know it. Some lines of some map tasks, which lie side by side in a file, are a segment.
+A block does not contain its schema, which the reader and the writer know. A segment is a contiguous range of the file:
+some buckets of some map tasks.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _HEADER = struct.Struct("<QQ")
 
 
 _ROWS_TOGETHER = 100_000
-"""What is read at once: more than half of the rows of a morsel, or two would be copied together."""
+"""Number of rows that are read together: over half of a morsel, otherwise two batches would be combined by a copy."""
 
 
 class _Cell(NamedTuple):
-    """Bytes `start` to `stop` of a run are a cell; run -1 is the file."""
+    """A block: bytes `start` to `stop` of a buffer (`run`); -1 stands for the spill file."""
 
     line: int
     run: int
@@ -44,14 +45,14 @@ class _Cell(NamedTuple):
 
 
 class MapOutput:
-    """Gathers the cells of a task, to be written line by line in the end. To be closed.
+    """Gathers the blocks of a task, and finally writes them ordered by bucket. It has to be closed.
 
-    `most()`: bytes to keep in memory at most, None without limit; what is more waits in a file without a name, on the
-    disk of `folder`. `sizes`: bytes that the rows of each line take in memory, int64[lines].
+    `most()`: maximum bytes in memory, None without limit; the rest is spilled to an unnamed file on the disk of
+    `folder`. `sizes`: bytes in memory of each bucket's rows, int64[lines].
     """
 
     def __init__(self, lines: int, most: Callable[[], int | None], folder: Path) -> None:
-        """Begin without cells."""
+        """Begin without blocks."""
         self._lines = lines
         self._most = most
         self._folder = folder
@@ -62,12 +63,12 @@ class MapOutput:
         self.sizes = np.zeros(lines, dtype=np.int64)
 
     def close(self) -> None:
-        """Let the file go, if there is one."""
+        """Close the spill file, if there is one."""
         if self._file is not None:
             self._file.close()
 
     def add(self, rows: pa.RecordBatch, order: SlotOrder) -> None:
-        """Take rows; `order` has those of each line."""
+        """Add rows; `order` has the row ids of each bucket."""
         if not order.rows.size:
             return
         run, cells = packed_cells(rows, order)
@@ -87,7 +88,7 @@ class MapOutput:
         self._filled += run.size
 
     def write(self, stream: BinaryIO) -> Int64Array:
-        """Write all cells; return how many bytes each line takes, int64[lines]."""
+        """Write all blocks; return the number of bytes of each bucket, int64[lines]."""
         content = None if self._file is None else mapped(self._file)
         lengths = np.zeros(self._lines, dtype=np.int64)
         for cell in sorted(self._cells):
@@ -101,7 +102,7 @@ class MapOutput:
 
 
 class Segment(NamedTuple):
-    """Bytes of a file in which cells lie, one after the other."""
+    """A range of bytes in a file, which contains consecutive blocks."""
 
     path: str
     start: int
@@ -111,14 +112,14 @@ class Segment(NamedTuple):
 def rows_of_segments(
     segments: list[Segment], schema: pa.Schema, read: Collection[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all cells, with nulls in columns without a number in `read`, if that is given.
+    """Yield the rows of all blocks. If `read` is given, columns without a number in `read` are null.
 
-    A file is mapped as long as its segments follow each other.
+    Consecutive segments of the same file share one mapping.
 
     Raises
     ------
     CellError
-        A cell is not what was written.
+        A block is damaged.
     """
     return RowUnpacker(schema, read).batches(_cells_of_all(segments), _ROWS_TOGETHER, MAX_MORSEL_BYTES)
 
@@ -153,7 +154,7 @@ def _mapped(segment: Segment) -> pa.Buffer:
     try:
         with Path(segment.path).open("rb") as stream, mapping("rows from other tasks"):
             return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
-    except (OSError, ValueError) as error:  # mmap takes no empty file
+    except (OSError, ValueError) as error:  # mmap rejects empty files
         raise CellError(_damaged(segment, str(error))) from error
 
 

@@ -1,18 +1,18 @@
-"""Rows in little room that takes little time to fill: what the cells of a map task's file hold.
+"""A compact block format that is fast to write: the content of blocks (`cell` in the code) in a map task's file.
 
-    numbers       14, 11, 19        11 and the distances from it, 3, 0, 8, of one byte each
+    numbers       14, 11, 19        11 and the distances from it, 3, 0, 8, one byte each
     texts         "AIR", "RAIL"     their lengths as numbers, 3 and 0, 1; "AIRRAIL", compressed
-    all others    [1, 2], 0.5       as they are, compressed
+    all others    [1, 2], 0.5       unchanged, compressed
 
-Numbers are integers, dates, times, and decimals of one word. They are stored as distances from the least one, in as few
-bytes as the farthest takes (frame of reference; Goldstein, Ramakrishnan and Shaft, ICDE 1998): LZ4 takes ten times as
-long for them, and leaves more bytes.
+Numbers are integers, dates, times, and decimals that fit into 64 bits. They are stored as distances from the smallest
+one, in as few bytes as the largest distance needs (frame of reference; Goldstein, Ramakrishnan and Shaft, ICDE 1998).
+LZ4 would be ten times slower for them, and its output larger.
 
     │ rows │ their bytes in memory │ base of each column │ width of each │ bitmap of nulls, distances │ … │ others │
 
-Everything begins at a multiple of eight bytes. The others are one Arrow message, of one row: each column is one value,
-a list of its values or the bytes of its texts. Several cells are read at once, into one batch: columns are put together
-as they are unpacked.
+Every part begins at a multiple of eight bytes. The others are one Arrow message with a single row, which has one value
+per column: a list of its values, or the bytes of its texts. Several blocks are read into one batch at a time: columns
+are concatenated as they are unpacked.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _NO_FRAME = 16
 """In place of a width: the column has neither numbers nor lengths."""
 
 _NULLS = 32
-"""Added to a width where some are null."""
+"""Added to a width if the column contains nulls."""
 
 _MOST_CELLS = 1000
-"""As many are read together at most: each takes some kilobytes."""
+"""Maximum number of blocks that are read together: each needs some kilobytes."""
 
 _UNSIGNED = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """Numbers as distances from `base`, each of `width` bytes; of none where all are equal.
+    """Numbers as distances from `base`, of `width` bytes each; width 0 if all numbers are equal.
 
-    `valid`: uint8[n], 1 where they are not null; None if none is.
+    `valid`: uint8[n], 1 for values that are not null; None if there are no nulls.
     """
 
     base: int
@@ -66,16 +66,16 @@ class _Frame:
 
     @property
     def code(self) -> int:
-        """The width as cells have it."""
+        """The width code in a block."""
         return self.width + (0 if self.valid is None else _NULLS)
 
     def at(self, rows: RowIds) -> _Frame:
-        """Return the frame of the same numbers in this order."""
+        """Return the frame of these rows, in this order."""
         distances = None if self.distances is None else gathered(self.distances, rows)
         return replace(self, distances=distances, valid=None if self.valid is None else gathered(self.valid, rows))
 
     def parts(self, start: int, stop: int) -> Iterator[bytes | memoryview]:
-        """Yield what a cell has of these rows, in whole words."""
+        """Yield the packed bytes of rows `start` to `stop`, padded to whole words."""
         if self.valid is not None:
             yield from _in_words(np.packbits(self.valid[start:stop], bitorder="little"))
         if self.distances is not None:
@@ -83,16 +83,16 @@ class _Frame:
 
 
 class PackedRows:
-    """Rows in some order, at least one of at least one column, that are written packed to `sink`, a range at a time.
+    """Rows in a given order (at least one row and one column), written to `sink` in packed form, a range at a time.
 
     Raises
     ------
     SchemaMismatchError
-        Nested values have 64-bit offsets, which no reader expects.
+        A nested value has 64-bit offsets, which readers do not support.
     """
 
     def __init__(self, rows: pa.RecordBatch, order: RowIds, sink: pa.BufferOutputStream) -> None:
-        """Find the frames of all columns. Numbers are put in order when they are packed, as less is moved then."""
+        """Compute the frames of all columns. Numbers are reordered in packed form, which moves fewer bytes."""
         self._sink = sink
         columns, self._frames = [], []
         for column in rows.columns:
@@ -115,16 +115,16 @@ class PackedRows:
         self._row_bytes = sum(_row_bytes(column.type) for column in columns)
         self._schema = _schema_of_others([column.type for column in columns], codes)
         self._writer = pa.ipc.new_stream(sink, self._schema, options=_COMPRESSED)
-        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=self._schema))  # behind the schema, once
+        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=self._schema))  # begins with the schema
 
     def size(self, start: int, stop: int) -> int:
-        """Return how many bytes these rows take in memory, to the best of knowledge."""
+        """Return the estimated number of bytes of these rows in memory."""
         texts = sum(int(ends[stop]) - int(ends[start]) for ends in self._texts)
         nested = sum(column.slice(start, stop - start).nbytes for column in self._nested)
         return int((stop - start) * self._row_bytes + texts + nested)
 
     def write(self, start: int, stop: int, size: int) -> None:
-        """Write these rows, of that size, as one cell."""
+        """Write these rows as one block; `size` is their number of bytes in memory."""
         head = [_HEADER.pack(stop - start, size), self._head]
         self._sink.write(b"".join([*head, *(part for frame in self._frames for part in frame.parts(start, stop))]))
         if self._others:
@@ -133,7 +133,7 @@ class PackedRows:
 
 
 class PackedCell(NamedTuple):
-    """Bytes `start` to `stop` of a run are a cell of a line; its rows take `size` bytes in memory."""
+    """A block of bucket `line`: bytes `start` to `stop` of a buffer; its rows have `size` bytes in memory."""
 
     line: int
     start: int
@@ -142,7 +142,7 @@ class PackedCell(NamedTuple):
 
 
 def packed_cells(rows: pa.RecordBatch, order: SlotOrder) -> tuple[pa.Buffer, list[PackedCell]]:
-    """Pack rows, at least one, into cells of one line each, which follow each other in a run; `order` has the lines."""
+    """Pack at least one row into blocks of one bucket each, in one buffer. `order` has the row ids of each bucket."""
     sink = pa.BufferOutputStream()
     packed = PackedRows(rows, order.rows, sink)
     cells = []
@@ -156,17 +156,17 @@ def packed_cells(rows: pa.RecordBatch, order: SlotOrder) -> tuple[pa.Buffer, lis
 
 
 class RowUnpacker:
-    """Reads cells of rows of one schema, which these do not have. Columns without a number in `read` are all null."""
+    """Reads blocks with a given schema, which blocks do not contain. Columns without a number in `read` are null."""
 
     def __init__(self, schema: pa.Schema, read: Collection[int] | None = None) -> None:
-        """Bind it to the schema; without `read`, every column is read."""
+        """Bind it to the schema; without `read`, all columns are read."""
         self._schema = schema
         self._read = range(len(schema)) if read is None else read
         self._columns = [_ColumnType.of(arrow_type) for arrow_type in schema.types]
         self._others: dict[bytes, pa.Schema] = {}
 
     def batches(self, cells: Iterable[pa.Buffer], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all cells: of one, or of as many as have no more rows, and bytes in memory, together."""
+        """Yield the rows of all blocks. Blocks are combined up to `most_rows` rows and `most_bytes` bytes in memory."""
         waiting: list[_Cell] = []
         rows = size = 0
         for content in cells:
@@ -223,7 +223,7 @@ class RowUnpacker:
 
 @dataclass(frozen=True)
 class _Cell:
-    """What a cell has of each column: a frame, and what is compressed, if anything is."""
+    """The unpacked header of a block: a frame per column, and the compressed values of the other columns."""
 
     rows: int
     size: int
@@ -233,7 +233,7 @@ class _Cell:
 
 @dataclass(frozen=True)
 class _ColumnType:
-    """A type whose numbers, or ends of texts, are `dtype`; None for all others."""
+    """A column type. `dtype`: the type of its numbers or of its text offsets; None for all other types."""
 
     arrow_type: pa.DataType
     dtype: np.dtype[Any] | None
@@ -246,12 +246,12 @@ class _ColumnType:
         return cls(arrow_type, np.dtype(np.int64) if pa.types.is_decimal128(arrow_type) else _signed(arrow_type))
 
     def array(self, cells: Sequence[_Cell], place: int, rows: int) -> pa.Array:
-        """Return the column of this number of all cells."""
+        """Return the column at position `place` of all blocks."""
         frames = [cell.frames[place] for cell in cells]
         values: list[Any] = [cell.values[place] for cell in cells]
         if self.dtype is None:
             return pa.concat_arrays([value.flatten() for value in values])
-        if any(frame.width == _NO_FRAME for frame in frames):  # some decimals that are no words
+        if any(frame.width == _NO_FRAME for frame in frames):  # some blocks have decimals of more than 64 bits
             return pa.concat_arrays(
                 [
                     value.flatten() if value is not None else self._numbers([cell], [frame], cell.rows)
@@ -297,7 +297,7 @@ class _ColumnType:
 
 
 def _bitmap(cells: Sequence[_Cell], frames: Sequence[_Frame]) -> pa.Buffer | None:
-    """Return which values are not null; None if none is."""
+    """Return the validity bitmap, 1 for values that are not null; None if there are no nulls."""
     if all(frame.valid is None for frame in frames):
         return None
     valid = [
@@ -308,13 +308,13 @@ def _bitmap(cells: Sequence[_Cell], frames: Sequence[_Frame]) -> pa.Buffer | Non
 
 
 def _frame_of_lengths(column: pa.Array) -> _Frame:
-    """Return the frame of the lengths of texts, which nulls have, too."""
+    """Return the frame of the texts' lengths; nulls have lengths, too."""
     lengths = np.diff(raw_var_bytes(column)[0])
     return _frame(lengths, validity(column), int(lengths.min()), int(lengths.max()))
 
 
 def _frame_of_numbers(column: pa.Array) -> _Frame | None:
-    """Return the frame of a column's numbers; None if it has none, or some that are no words."""
+    """Return the frame of a column's numbers; None if it has no numbers, or decimals of more than 64 bits."""
     if pa.types.is_decimal128(column.type):
         words = words_of(column)
         return None if words is None else _frame(words.digits, validity(column), words.least, words.most)
@@ -335,12 +335,12 @@ def _frame(numbers: AnyArray, valid: UInt8Array | None, least: int, most: int) -
     width = next(width for width in _UNSIGNED if most - least < 1 << 8 * width)
     if width >= own:
         return _Frame(0, own, numbers.view(_UNSIGNED[own]), valid)
-    distances = np.subtract(numbers, numbers.dtype.type(least)).astype(_UNSIGNED[width])  # of nulls, any
+    distances = np.subtract(numbers, numbers.dtype.type(least)).astype(_UNSIGNED[width])  # arbitrary for nulls
     return _Frame(least, width, distances, valid)
 
 
 def _checked(column: pa.Array) -> pa.Array:
-    """Return a column of which a reader knows the layout by the type that Spark declares."""
+    """Return the column if its layout follows from the type that Spark declares; otherwise raise an error."""
     if pa.types.is_nested(column.type) and _has_wide_offsets(column.type):
         raise SchemaMismatchError(
             f"a column of {column.type} cannot be sent: its offsets have 64 bits, 32 are declared"
@@ -355,7 +355,7 @@ def _has_wide_offsets(kind: pa.DataType) -> bool:
 
 
 def _as_one_value(column: pa.Array, start: int, stop: int) -> pa.Array:
-    """Return rows of a column as one value: the bytes of all their texts, or a list of them."""
+    """Return a range of rows as one value: the bytes of their texts, or a list of their values."""
     if not is_var(column.type):
         return pa.LargeListArray.from_arrays(pa.array([start, stop], pa.int64()), column)
     offsets, data = raw_var_bytes(column)
@@ -364,7 +364,7 @@ def _as_one_value(column: pa.Array, start: int, stop: int) -> pa.Array:
 
 
 def _bytes_of(value: pa.Array) -> UInt8Array:
-    """Return what one value holds."""
+    """Return the bytes of a single binary value."""
     (start, stop), data = raw_var_bytes(value)
     return data[start:stop]
 
@@ -379,14 +379,14 @@ def _is_other(kind: pa.DataType, width: int) -> bool:
 
 
 def _row_bytes(kind: pa.DataType) -> int:
-    """Return the bytes of a value, of a text its end."""
+    """Return the fixed bytes per value: for a text, the size of its offset; for nested values, 0."""
     if is_var(kind):
         return 4
     return 0 if pa.types.is_nested(kind) or pa.types.is_null(kind) else -(-kind.bit_width // 8)
 
 
 def _in_words(values: AnyArray) -> Iterator[bytes | memoryview]:
-    """Yield bytes, and what is missing of the last word."""
+    """Yield the bytes of values, and the padding to a whole word."""
     yield values.data.cast("B")
     yield bytes(_words(values.nbytes) - values.nbytes)
 

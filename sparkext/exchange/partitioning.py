@@ -1,4 +1,4 @@
-"""How one side of a join is partitioned: by which keys, and which number brings rows to each slot."""
+"""The partitioning of one side of a join: its keys, and the mapping from buckets (`line`) to partitions (`slot`)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _LINES_PER_SLOT = 16
 
 
 def line_count(slots: int) -> int:
-    """Return how many lines are enough to even out so many slots by moving some: a power of two."""
+    """Return the number of buckets, a power of two, with which moving some of them can balance the partitions."""
     wanted = max(_LEAST_LINES, _LINES_PER_SLOT * slots)
     return min(1 << (wanted - 1).bit_length(), MOST_LINES)
 
 
 @dataclass(frozen=True)
 class Partitioning:
-    """The keys of one side, which of its columns they are, and where their lines go.
+    """The key columns of one side, and the routing table of its buckets.
 
-    `key_types` are the types in which both sides compare them. `keeps_unmatchable`: whether rows whose key matches
-    nothing come out of the join all the same; else they are left out. `hash_mask` is as in `kernels.hashing`.
+    `key_types`: the types in which both sides compare keys. `keeps_unmatchable`: whether rows whose key cannot match
+    (for example a null) are part of the result; otherwise they are dropped. `hash_mask` is as in `kernels.hashing`.
     """
 
     key_columns: tuple[int, ...]
@@ -41,7 +41,7 @@ class Partitioning:
     hash_mask: int
 
     def lines(self, rows: pa.RecordBatch) -> tuple[Int64Array, Int32Array]:
-        """Return the hash of each row's key, and its line. Without keys, all rows have one."""
+        """Return the hash of each row's key, and its bucket. Without keys, both are 0 for all rows."""
         if not self.key_columns:
             return frozen(np.zeros(rows.num_rows, np.int64)), frozen(np.zeros(rows.num_rows, np.int32))
         columns = [
@@ -53,19 +53,19 @@ class Partitioning:
         return hashes, lines_of(keys, hashes, self.table.lines)
 
     def checksum(self, rows: pa.RecordBatch, hashes: Int64Array) -> int:
-        """Return a number that only the same rows have, in any order: by their keys, or, without, by all they hold.
+        """Return a checksum of the rows, independent of their order: of the keys or, without keys, of all columns.
 
-        Only keys decide where a row goes. Without keys, the task does, and who has read its rows once must find the
-        same when it runs again.
+        With keys, only the key values determine the partition of a row. Without keys, the task does, so a task that
+        runs again must have exactly the same rows.
         """
         if self.key_columns:
-            return int(hashes.sum())  # and overflows
+            return int(hashes.sum())  # may overflow
         return int(row_hashes(rows.columns, rows.num_rows).sum() + rows.num_rows)
 
     def order(self, lines: Int32Array, task: int) -> SlotOrder:
-        """Order rows by slots. Those that match nothing stay together with those of this task, by its number.
+        """Sort rows by partition. Rows that cannot match go to a partition determined by the task's number.
 
-        So a task that runs once more sends every row to where it went before, in whichever order they come.
+        A task that runs again therefore sends every row to the same partition, whichever order its rows are in.
         """
         nowhere = task % self.table.slots if self.keeps_unmatchable else None
         return slot_order(lines, self._homes, self.table.slots, nowhere)
@@ -76,7 +76,7 @@ class Partitioning:
 
 
 def homes_of(table: RoutingTable) -> Int32Array:
-    """Return the first slot of each line: int32[lines]."""
+    """Return the first partition of each bucket: int32[lines]."""
     homes: Int32Array = np.arange(table.lines, dtype=np.int32) % np.int32(table.slots)
     homes[[*table.moved]] = [slots[0] for slots in table.moved.values()]
     return frozen(homes)

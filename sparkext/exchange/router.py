@@ -1,4 +1,4 @@
-"""Which slot the rows of a line go to, by the newest table that this task knows."""
+"""Routes the rows of each bucket (`line`) to a partition (`slot`), by the newest routing table known to this task."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _JUDGES: Mapping[str, Callable[[Board, int, int], Interval] | None] = {
     "hash": None,
     "random": drawn,
 }
-"""Who judges an interval, by the names of `spark.sparkext.debug.slots`."""
+"""The function that plans the next interval, by mode of `spark.sparkext.debug.slots`."""
 
 
 class Router:
-    """Follows the board of a run; proposes the next table when an interval is over."""
+    """Follows the load table (`Board`) of a run, and proposes the next routing table when an interval is over."""
 
     def __init__(self, streamed: Streamed, files: TaskFiles, way: str, task: int) -> None:
-        """Begin with all lines at home. The shares of a split line are taken in turn, beginning with that of `task`."""
+        """Begin with all buckets at home. The partitions of a split bucket are used in turn, beginning with `task`."""
         self._streamed = streamed
         self._files = files
         self._judge = _JUDGES[way]
@@ -30,7 +30,7 @@ class Router:
         self._table = RoutingTable(streamed.lines, streamed.slots)
 
     def look(self) -> None:
-        """Take the table that is on the board by now; judge the interval, if it is over. Shares go on by one."""
+        """Adopt the newest routing table; if its interval is over, propose the next one. Advance the split buckets."""
         self._turn += 1
         board = self._files.board()
         if board is not None and self._agreed:
@@ -39,19 +39,19 @@ class Router:
             return
         following = self._judge(board, self._streamed.lines, self._streamed.slots)
         self._files.propose(following)
-        if not self._agreed:  # any table will do, also one that no other task has
+        if not self._agreed:  # random mode: tasks may use different tables
             self._take(following)
 
     def _take(self, interval: Interval) -> None:
         self._table = RoutingTable(self._streamed.lines, self._streamed.slots, interval.moved, interval.number)
 
     def slot(self, line: int) -> int:
-        """Return where the rows of a line go now."""
+        """Return the current partition of a bucket."""
         slots = self._table.slots_of(line)
         return slots[self._turn % len(slots)]
 
     def tell(self, lines: Iterable[int], rows: Iterable[int]) -> None:
-        """Tell of rows that were routed, so many of each of these lines."""
+        """Report routed rows: the buckets, and the number of rows of each."""
         for line, count in zip(lines, rows, strict=True):
             self._told.count(line, count)
         self._files.tell(self._told)

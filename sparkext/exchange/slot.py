@@ -1,6 +1,6 @@
-"""One slot of an exchange, as the task that joins it sees it: the rows of build sides, and those of the probe side.
+"""One partition (`slot` in the code) of an exchange, as read by its join task: build rows and probe rows.
 
-All of a build side is there before the first row is joined.
+Each build side is read completely before the first probe row is joined.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _OWNED_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class SlotSchemas:
-    """The columns of the probe side, and of build sides by the numbers of their joins.
+    """The schemas of the probe side, and of build sides by join number.
 
-    `owns_build`: the first join emits those build rows that no probe row matched.
+    `owns_build`: whether the first join emits its unmatched build rows.
     """
 
     probe: pa.Schema
@@ -43,44 +43,44 @@ class SlotSchemas:
 
 
 class SlotRows(Protocol):
-    """The rows of a slot, wherever they wait. To be closed."""
+    """The received rows of a partition. They have to be closed."""
 
     def probe(self) -> Iterator[pa.RecordBatch]:
-        """Yield those of the probe side, once."""
+        """Yield the probe rows. Call this once."""
         ...
 
     def build(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield those of the build side of join `number`, once."""
+        """Yield the build rows of join `number`. Call this once per join."""
         ...
 
     def copies(self) -> Iterator[pa.RecordBatch]:
-        """Yield more of the first build side, which another slot owns: the hot line that they are of is split."""
+        """Yield additional rows of the first build side: rows of split hot buckets that other partitions own."""
         ...
 
     def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """Yield what others join of the probe side: it tells which build rows of this slot's are matched there.
+        """Yield probe rows that other partitions join. They mark matches of the build rows that this partition owns.
 
-        Nobody looks at columns without a number in `read`.
+        Columns without a number in `read` may be null.
         """
         ...
 
     def close(self) -> None:
-        """Let go of them."""
+        """Release the rows."""
         ...
 
 
 class CellRows:
-    """Rows that come as cells, those of both sides mixed: all of them wait here until they are asked for."""
+    """Rows received as blocks (`cell` in the code) of both sides in any order. All blocks are buffered first."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take all cells."""
+        """Read all blocks."""
         self._probe, self._build = (HeldCells(share_of_headroom, local_folder()) for _ in range(2))
         for batch in batches:
             for is_build, cell in cells_in(batch):
                 (self._build if is_build else self._probe).add(cell)
 
     def probe(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the probe side."""
+        """Yield the probe rows."""
         return self._probe.batches()
 
     def build(self, number: int) -> Iterator[pa.RecordBatch]:
@@ -88,24 +88,24 @@ class CellRows:
         return self._build.batches()
 
     def copies(self) -> Iterator[pa.RecordBatch]:
-        """Yield nothing: no line is split."""
+        """Yield nothing: no bucket is split."""
         return iter(())
 
     def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """Yield nothing: no line is split."""
+        """Yield nothing: no bucket is split."""
         return iter(())
 
     def close(self) -> None:
-        """Let go of what was held in files."""
+        """Close the spill files."""
         self._probe.close()
         self._build.close()
 
 
 class FileRows:
-    """Rows in the files of map tasks. `batches` has one row, a text that says where they lie."""
+    """Rows in the files of map tasks. `batches` has one row, a JSON text with their locations."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schemas: SlotSchemas) -> None:
-        """Read the text."""
+        """Read the locations."""
         told = [text for batch in batches for text in batch.column(0).to_pylist()]
         where = json.loads(told[0]) if told else {"probe": [], "builds": {}, "copies": [], "marks": []}
         self._schemas = schemas
@@ -113,23 +113,23 @@ class FileRows:
         self._builds = {int(number): _segments(segments) for number, segments in where["builds"].items()}
 
     def probe(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the probe side."""
+        """Yield the probe rows."""
         return rows_of_segments(self._probe, self._schemas.probe)
 
     def build(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the build side of join `number`."""
+        """Yield the build rows of join `number`."""
         return rows_of_segments(self._builds.get(number, []), self._schemas.builds[number])
 
     def copies(self) -> Iterator[pa.RecordBatch]:
-        """Yield what others own of the first build side."""
+        """Yield the rows of the first build side that other partitions own."""
         return rows_of_segments(self._copies, self._schemas.builds[0]) if self._copies else iter(())
 
     def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """Yield what others join of the probe side; other columns than those to be read are null."""
+        """Yield the probe rows that other partitions join; columns without a number in `read` are null."""
         return rows_of_segments(self._marks, self._schemas.probe, read)
 
     def close(self) -> None:
-        """Do nothing: the files belong to Spark."""
+        """Do nothing: Spark manages the files."""
 
 
 def _segments(told: list[list[Any]]) -> list[Segment]:
@@ -137,10 +137,10 @@ def _segments(told: list[list[Any]]) -> list[Segment]:
 
 
 class Slot:
-    """The rows of a slot as a pipeline takes them."""
+    """The rows of a partition, in the form that a pipeline reads."""
 
     def __init__(self, schemas: SlotSchemas, rows: SlotRows) -> None:
-        """Bind them to what they are."""
+        """Bind the rows to their schemas."""
         self._schemas = schemas
         self._rows = rows
         self._owned = 0
@@ -164,7 +164,7 @@ class Slot:
         return replace(index_in_memory(rows, columns, recipe), is_partition=True)
 
     def _rows_of(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a build side: what this slot owns, before what others do."""
+        """Yield the rows of a build side: first the rows that this partition owns, then the copies of others' rows."""
         if not (self._schemas.owns_build and number == 0):
             yield from self._rows.build(number)
             return
@@ -174,17 +174,17 @@ class Slot:
         yield from self._rows.copies()
 
     def probe_batches(self, keys: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the probe side, behind the ids of the build rows where the join is to emit these.
+        """Yield the probe rows. If the join emits unmatched build rows, an owner column is the first column.
 
-        `keys`: the columns of the probe side that the first join looks at. See `PipelineSpec.owner_columns`: this task
-        owns each build row but the copies, and sees all rows of their keys.
+        `keys`: the probe columns that the first join reads. See `PipelineSpec.owner_columns`: this task owns all build
+        rows except the copies, and receives all probe rows of their keys.
         """
         batches = self._rows.probe()
         if not self._schemas.owns_build:
             yield from batches
             return
         first = next(batches, None)
-        # Nested types have more than one spelling: all batches have that of the rows.
+        # Arrow has several representations of a nested type: all batches use the received one.
         types = self._schemas.probe.types if first is None else first.schema.types
         for start in range(0, self._owned, _OWNED_AT_ONCE):
             ids = pa.array(np.arange(start, min(start + _OWNED_AT_ONCE, self._owned)), pa.int64())

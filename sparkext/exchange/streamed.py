@@ -1,7 +1,7 @@
-"""Rows that stream to slots while these join them: what both ends know of it, and the files beside their tasks.
+"""Rows streamed to partitions while these join them: the description that both ends share, and the files of a task.
 
-A worker and its task in the JVM share the folder of local files. The task brings the board of a run to where a worker
-that routes rows reads it, and takes from there what workers tell.
+A worker and its JVM task share the folder of local files. The JVM task copies the load table (`Board`) of a run into
+this folder, where a routing worker reads it. It also reads the workers' proposals and measurements from there.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from sparkext.storage.container import private_file
 from sparkext.storage.local_folder import beside_task
 
 ROUTED = pa.schema([("slot", pa.int32()), ("line", pa.int32()), ("cell", pa.binary())])
-"""What a task that routes rows emits: cells of one line each."""
+"""The output of a routing task: blocks (`cell`) of one bucket (`line`) each, with their partitions (`slot`)."""
 
 HOME = -1
-"""In place of a line: all whose home a slot is."""
+"""Stands for all buckets whose home is a partition, in place of a single bucket."""
 
 
 @dataclass(frozen=True)
 class Streamed:
-    """How many lines and slots there are, and the name of the run that its files have."""
+    """The number of buckets (`lines`) and partitions (`slots`), and the name of the run, used in file names."""
 
     lines: int
     slots: int
     run: str
 
     def group(self, line: int, slot: int) -> int:
-        """Return what a slot joins the rows of a line with: the build rows of all lines at home there, or of this."""
+        """Return the group of build rows that a partition joins a bucket with: its home buckets, or this bucket."""
         return HOME if line % self.slots == slot else line
 
 
 class TaskFiles:
-    """The files of this task beside its run."""
+    """The files of this task, next to those of its run."""
 
     def __init__(self, run: str) -> None:
-        """Begin without having seen the board."""
+        """Begin without having read the load table."""
         self._run = run
         self._seen = 0
 
     def board(self) -> Board | None:
-        """Return the board, unless it is as it was when this was last asked."""
+        """Return the load table, None if it has not changed since the last call or does not exist."""
         path = self._path("board")
         try:
             changed = path.stat().st_mtime_ns
@@ -57,11 +57,11 @@ class TaskFiles:
         return Board.from_json(text)
 
     def propose(self, interval: Interval) -> None:
-        """Leave a proposal."""
+        """Write a proposal."""
         self._write("proposal", interval.to_json())
 
     def tell(self, told: Told) -> None:
-        """Leave what was done for each line."""
+        """Write the measurements of each bucket."""
         self._write("told", told.to_json())
 
     def _write(self, name: str, text: str) -> None:

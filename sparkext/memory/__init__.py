@@ -1,1 +1,1 @@
-"""How much memory is free, and who shares it."""
+"""Measures free memory, and counts the tasks that share it."""

@@ -1,8 +1,8 @@
-"""The address space of a worker, which Spark limits (RLIMIT_AS) where `spark.executor.pyspark.memory` is set.
+"""The address space of a worker. Spark limits it (RLIMIT_AS) if `spark.executor.pyspark.memory` is set.
 
-What is only reserved counts there, too, and so do libraries and mapped files. Measured: of a worker that has loaded all
-that a pipeline needs, 1.7 GiB with the allocators' usual reserves (Arrow's takes a GiB at once, the system's 64 MiB for
-each thread) and 0.55 GiB without them.
+Reserved but unused memory counts towards this limit, and so do libraries and mapped files. Measured for a worker that
+has loaded everything a pipeline needs: 1.7 GiB with the allocators' default reserves (Arrow's reserves a GiB at once,
+the system's 64 MiB per thread), and 0.55 GiB without them.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from sparkext.errors import BuildSideTooLargeError, EnvironmentProblemError
 from sparkext.wording import size
 
 LEAST_BYTES = 640 << 20
-"""Below this the session extension declines joins (`Acceptance.scala`)."""
+"""Below this limit the session extension declines joins (`Acceptance.scala`)."""
 
 LEAST_BYTES_OF_BARE = 832 << 20
-"""The same for transforms, unless their workers are forked from `sparkext.daemon`: others load all within the limit."""
+"""The same for transforms whose workers are not forked from `sparkext.daemon`: they load everything in the limit."""
 
-_SPARKS_LIMIT = "PYSPARK_EXECUTOR_MEMORY_MB"  # what Spark tells a worker, and the process that it is forked from
+_SPARKS_LIMIT = "PYSPARK_EXECUTOR_MEMORY_MB"  # set by Spark for a worker and for the process that it is forked from
 _SETTING = "spark.executor.pyspark.memory"
 _ARROWS_ALLOCATOR = "ARROW_DEFAULT_MEMORY_POOL"
 _M_ARENA_MAX = -8
 
 
 def limit() -> int | None:
-    """Return the limit of this process in bytes, None if there is none."""
+    """Return the address space limit of this process in bytes, None if there is none."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def spare_for_workers() -> None:
-    """Reserve little, where the workers that are forked from this process will have a limit.
+    """Reduce reservations of address space, if the workers forked from this process will have a limit.
 
-    Only before pyarrow is loaded. A choice of the user's stays.
+    Call this before pyarrow is loaded. An allocator chosen by the user is kept.
     """
     if _SPARKS_LIMIT in os.environ:
         os.environ.setdefault(_ARROWS_ALLOCATOR, "system")
@@ -47,7 +47,7 @@ def spare_for_workers() -> None:
 
 
 def spare() -> None:
-    """Reserve little from now on, if this process has a limit."""
+    """Reduce reservations of address space from now on, if this process has a limit."""
     if limit() is not None:
         import pyarrow as pa
 
@@ -57,12 +57,12 @@ def spare() -> None:
 
 
 def check_setting(conf: Callable[[str], str | None]) -> None:
-    """Make sure that the limit that Spark gives workers of transforms, if any, is enough. `conf`: a session's settings.
+    """Check that Spark's limit for workers of transforms is sufficient, if it is set. `conf`: a session's settings.
 
     Raises
     ------
     EnvironmentProblemError
-        It is not. Names the limit and the least one.
+        The limit is too low. The message gives it and the required minimum.
     """
     setting = (conf(_SETTING) or "").strip()
     if not setting:
@@ -79,12 +79,12 @@ def check_setting(conf: Callable[[str], str | None]) -> None:
 
 
 def check_room() -> None:
-    """Make sure that the limit, if there is one, leaves enough to run a pipeline.
+    """Check that this process's limit, if there is one, is sufficient to run a pipeline.
 
     Raises
     ------
     EnvironmentProblemError
-        It does not. Names the limit and the least one.
+        The limit is too low. The message gives it and the required minimum.
     """
     found = limit()
     if found is not None and found < LEAST_BYTES:
@@ -96,17 +96,17 @@ def check_room() -> None:
 
 @contextmanager
 def mapping(what: str) -> Iterator[None]:
-    """Say what does not fit where a file cannot be mapped for want of address space.
+    """Replace the error of a mapping that exceeds the address space by one that names the mapped data (`what`).
 
     Raises
     ------
     BuildSideTooLargeError
-        In place of an OSError of that kind.
+        Replaces an OSError with ENOMEM.
     """
     try:
         yield
     except OSError as error:
-        if os.strerror(errno.ENOMEM) not in str(error):  # pyarrow's errors have no number
+        if os.strerror(errno.ENOMEM) not in str(error):  # pyarrow's errors have no errno
             raise
         found = limit()
         limited = "" if found is None else f" of {size(found)} (spark.executor.pyspark.memory)"
@@ -117,6 +117,6 @@ def mapping(what: str) -> Iterator[None]:
 
 
 def _use_one_arena() -> None:
-    """Have the C library's allocator keep one arena for all threads: it reserves 64 MiB for each."""
+    """Restrict the C library's allocator to one arena for all threads: it reserves 64 MiB per arena."""
     with suppress(OSError, AttributeError):  # another C library than glibc
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

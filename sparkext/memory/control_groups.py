@@ -1,4 +1,4 @@
-"""The control groups that account for a process's memory, of version 1 or 2: what they allow, and what is used up."""
+"""The control groups (version 1 or 2) that account for a process's memory: their limits and their usage."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path, PurePosixPath
 from sparkext.memory.kernel_file import KernelFile, field, read_once
 from sparkext.wording import size
 
-# Version 1 has no word for "unlimited" but a huge number, which depends on the page size.
+# Version 1 represents "unlimited" by a huge number, which depends on the page size.
 _UNLIMITED = 1 << 60
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where a version of control groups keeps what the probe needs.
+    """File and field names of a version of control groups.
 
-    Memory that the kernel can take back at once is not used up: file pages on both LRU lists. The active
-    list is included, unlike in what Kubernetes calls the working set, since pages get there by being read
-    twice and are dropped all the same; neither list holds tmpfs pages, which only swap could free. Pages that
-    are dirty or being written are excluded: to free them takes disk writes that an allocation would have to
-    wait for. Mapped pages, such as an index over a build side, are included: an output that displaces a few
-    of them costs some reads, but without them a build side near the limit would leave no headroom at all.
+    Memory that the kernel can reclaim at once counts as free: file pages on both LRU lists. In contrast to the
+    working set of Kubernetes, this includes the active list, since pages are added to it when they are read twice,
+    and are reclaimed nevertheless. Neither list contains tmpfs pages, which could only be freed by swapping. Dirty
+    pages and pages under writeback are excluded: an allocation would have to wait for them to be written to disk.
+    Mapped pages, such as an index over a build side, are included: reclaiming a few of them for an output costs some
+    reads, but without them a build side near the limit would leave no headroom at all.
     """
 
     name: str
@@ -40,7 +40,7 @@ _V1 = _Layout(
     file_pages=("total_inactive_file", "total_active_file"),
     unwritten_pages=("total_dirty", "total_writeback"),
 )
-# Above memory.high nobody is killed, but the kernel stalls the processes: as good as the end.
+# Beyond memory.high no process is killed, but the kernel stalls the processes, which is almost as bad.
 _V2 = _Layout(
     name="cgroup v2",
     limits=("memory.max", "memory.high"),
@@ -51,7 +51,7 @@ _V2 = _Layout(
 
 
 class ControlGroup:
-    """One control group on the way from the process up to the root."""
+    """One control group between the process's own and the root."""
 
     def __init__(self, folder: Path, layout: _Layout) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class ControlGroup:
         self._unwritten_pages = [_needle(name) for name in layout.unwritten_pages]
 
     def refresh(self) -> None:
-        """Read again what changes slowly or costs much. Without a limit nothing else is needed."""
+        """Read again the values that change slowly or are expensive. Without a limit only the limits are read."""
         limits = [limit for file in self._limits if (limit := file.number()) is not None]
         self.limit = min((limit for limit in limits if limit < _UNLIMITED), default=None)
         if self.limit is not None:
@@ -75,13 +75,13 @@ class ControlGroup:
             self.reclaimable = max(0, pages - sum(field(stat, needle) or 0 for needle in self._unwritten_pages))
 
     def free(self) -> int | None:
-        """Bytes that the group may still take; None if it has no limit or does not say what it uses."""
+        """Return the bytes that the group may still use; None if it has no limit or its usage is unknown."""
         if self.limit is None or (usage := self._usage.number()) is None:
             return None
         return self.limit - max(0, usage - self.reclaimable)
 
     def describe(self) -> tuple[str, str]:
-        """What the group is called, and what it allows, with the files that say so."""
+        """Return the group's name, and its limit and usage with the names of their files."""
         label = f"{self.name} {self.folder}"
         if self.limit is None:
             return label, f"no limit ({', '.join(file.path.name for file in self._limits)})"
@@ -93,29 +93,29 @@ class ControlGroup:
         )
 
     def close(self) -> None:
-        """Release the descriptors."""
+        """Close the file descriptors."""
         for file in (*self._limits, self._usage, self._stat):
             file.close()
 
 
 def control_groups(proc: Path, cgroup: Path) -> Iterator[ControlGroup]:
-    """The control groups that account for this process's memory, innermost first."""
+    """Yield the control groups that account for this process's memory, innermost first."""
     layout, base, path = _membership(proc, cgroup)
     if layout is None:
         return
     folder = _visible_folder(proc, base, path)
     while True:
         yield ControlGroup(folder, layout)
-        # In version 1, a parent may have been told not to account for its children.
+        # In version 1, a parent may be configured not to account for its children.
         if folder == base or read_once(folder.parent / "memory.use_hierarchy").strip() == b"0":
             return
         folder = folder.parent
 
 
 def _membership(proc: Path, cgroup: Path) -> tuple[_Layout | None, Path, str]:
-    """Layout, mount point and path of the memory control group, from lines `id:controllers:path`.
+    """Return the layout, mount point and path of the memory control group, from lines `id:controllers:path`.
 
-    Where version 1 has the memory controller, version 2 may be mounted beside it but cannot have it.
+    If version 1 has the memory controller, version 2 may also be mounted, but cannot have it.
     """
     unified: str | None = None
     for line in os.fsdecode(read_once(proc / "self" / "cgroup")).splitlines():
@@ -129,11 +129,11 @@ def _membership(proc: Path, cgroup: Path) -> tuple[_Layout | None, Path, str]:
 
 
 def _visible_folder(proc: Path, base: Path, path: str) -> Path:
-    """The folder of control group `path` below the mount point `base`.
+    """Return the folder of control group `path` below the mount point `base`.
 
-    In a container the mount may show only a part of the hierarchy, whose name `mountinfo` tells and the path
-    begins with; with a namespace the path may even lead outside (`/../other`). What is not visible under the
-    mount falls back to the mount's own root, which is then the container's group.
+    In a container, the mount may show only a part of the hierarchy. `mountinfo` gives the name of this part, which is
+    a prefix of the path. With a namespace, the path may even lead outside (`/../other`). If the folder is not visible
+    under the mount, the mount's own root is returned, which is the container's group in this case.
     """
     inside = PurePosixPath(path)
     for line in os.fsdecode(read_once(proc / "self" / "mountinfo")).splitlines():

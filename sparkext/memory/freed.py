@@ -1,9 +1,10 @@
-"""What becomes of memory that a worker has freed: it stays with the worker while there is plenty of it.
+"""Handling of memory that a worker has freed: the worker keeps it while free memory is ample.
 
-A page that a process touches for the first time is cleared by the system, and on a virtual machine often fetched from
-the host: measured on one, 2 ns a byte, 20 times what it takes to touch it again, which made up half of the time of
-building an index from files. So Arrow's allocator is told to keep what is freed, for the next task or query, and gives
-it back at the end of a task where that is no small part of what is free, and when budgets are about to be cut.
+When a process touches a page for the first time, the system clears it, and on a virtual machine often fetches it from
+the host. Measured on a virtual machine: 2 ns per byte, 20 times the cost of touching it again, which was half of the
+time to build an index from files. Therefore, Arrow's allocator is configured to keep freed memory for the next task or
+query. It returns this memory at the end of a task if it is a significant fraction of the headroom, and before budgets
+would be reduced.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ _reclaimed = 0.0
 
 
 def keep() -> None:
-    """Ask Arrow's allocator to keep freed memory for a minute, as long as Spark keeps a worker that has nothing to do.
+    """Configure Arrow's allocator to keep freed memory for a minute, as long as Spark keeps an idle worker.
 
-    For this process and those forked from it, and only before pyarrow is loaded. A setting of the user's stays.
+    This applies to this process and its forks. Call it before pyarrow is loaded. A setting of the user is kept.
     """
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", str(_KEEP_MILLISECONDS))
 
 
 def release_unless_ample() -> None:
-    """Return freed memory to the system, unless the headroom is known to be many times as large."""
+    """Return freed memory to the system, unless the headroom is at least `_AMPLE` times the peak allocation."""
     import pyarrow as pa
 
     headroom = process_probe().headroom()
@@ -39,7 +40,7 @@ def release_unless_ample() -> None:
 
 
 def release() -> None:
-    """Return what this thread has freed to the system: allocators keep it by thread."""
+    """Return the memory freed by this thread to the system: allocators keep freed memory per thread."""
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
@@ -47,7 +48,7 @@ def release() -> None:
 
 
 def reclaim() -> bool:
-    """Return freed memory to the system, unless that was done a moment ago; return whether it was done now."""
+    """Return freed memory to the system, at most every `_RECLAIM_SECONDS`; return whether it was done."""
     global _reclaimed
     now = time.monotonic()
     if now < _reclaimed + _RECLAIM_SECONDS:
@@ -58,13 +59,13 @@ def reclaim() -> bool:
 
 
 FreeMemory = Callable[[], tuple[int, str] | None]
-"""Reads how many bytes may be taken, and what limits them; None if that is unknown."""
+"""Returns the free bytes and the name of the binding limit; None if unknown."""
 
 
 def headroom_for(size: int, read: FreeMemory | None = None) -> int | None:
-    """Return the headroom in bytes, None if unknown. If it is less than `size`, what was freed is given back first.
+    """Return the headroom in bytes, None if unknown. If it is less than `size`, first release freed memory.
 
-    `read`: that of one task; without, it is that of the process.
+    `read` returns the headroom of a task; by default, the headroom of the process is used.
     """
     read = process_probe().headroom if read is None else read
     found = read()

@@ -1,4 +1,4 @@
-"""Small files in which the kernel tells of memory, read again and again."""
+"""Small files with the kernel's memory statistics, which are read repeatedly."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 import os
 from pathlib import Path
 
-# Larger than any file read here (memory.stat and meminfo stay below 4 KiB): one read gets a file whole.
+# Larger than any file read here (memory.stat and meminfo are below 4 KiB): one call reads a whole file.
 _READ_BYTES = 16_384
 
 
 class KernelFile:
-    """A small kernel file that is opened once and read again and again. A missing one reads as empty."""
+    """A small kernel file that is opened once and read repeatedly. A missing file is read as empty."""
 
     __slots__ = ("_descriptor", "path")
 
@@ -22,27 +22,27 @@ class KernelFile:
             self._descriptor = os.open(path, os.O_RDONLY)
 
     def read(self) -> bytes:
-        """The whole content as of now."""
+        """Return the current content."""
         if self._descriptor is None:
             return b""
         try:
             return os.pread(self._descriptor, _READ_BYTES, 0)
-        except OSError:  # The control group was removed meanwhile.
+        except OSError:  # The control group has been removed.
             return b""
 
     def number(self) -> int | None:
-        """The content as an integer; None for `max`, for garbage and for nothing."""
+        """Return the content as an integer; None for `max`, for invalid content and for an empty file."""
         return number(self.read())
 
     def close(self) -> None:
-        """Release the descriptor. The file reads as empty from then on."""
+        """Close the descriptor. From then on, the file is read as empty."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def read_once(path: Path) -> bytes:
-    """The content of a file that is read once; empty if it cannot be read."""
+    """Return the content of a file that is read only once; empty if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError:
@@ -50,7 +50,7 @@ def read_once(path: Path) -> bytes:
 
 
 def number(text: bytes) -> int | None:
-    """The text as an integer; None if it is none."""
+    """Return the text as an integer; None if it is not one."""
     try:
         return int(text)
     except ValueError:
@@ -58,7 +58,7 @@ def number(text: bytes) -> int | None:
 
 
 def field(text: bytes, needle: bytes) -> int | None:
-    """The integer after `needle`, found without splitting the file; None if it is not there."""
+    """Return the integer after `needle`, without splitting the text; None if `needle` or an integer is missing."""
     start = text.find(needle)
     if start < 0:
         return None

@@ -1,9 +1,9 @@
-"""The memory probe: how many bytes this worker process could still take before something breaks.
+"""The memory probe: measures how many bytes this worker process can still allocate before it hits a limit.
 
-Four limits are looked at, and the tightest counts: the control group's (version 1 or 2, every ancestor
-too), the address space (`RLIMIT_AS`, which `spark.executor.pyspark.memory` sets), the machine's available
-memory, and what a task is configured to keep within. Swap is never counted: to reach it is what the probe is
-there to prevent. Where nothing is readable, as on anything but Linux, the headroom is unknown and not guessed.
+It reads four limits, and the tightest counts: the limits of control groups (version 1 or 2, including all ancestors),
+the address space (`RLIMIT_AS`, set by `spark.executor.pyspark.memory`), the machine's available memory, and the
+configured limit of a task. Swap is never counted as free, as the probe is meant to prevent swapping. If nothing is
+readable, as on systems other than Linux, the headroom is unknown rather than estimated.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from sparkext.wording import size
 LimitName = Literal["cgroup", "rlimit_as", "available", "configured"]
 
 Tasks = Callable[[str, int], int]
-"""Counts the tasks that share what a limit leaves, by its name and the number of its control group, if it has one."""
+"""Counts the tasks that share a limit, given its name and the number of its control group (0 without one)."""
 
-# What a read costs, measured on Linux 6.18 (version 1, idle machine), in microseconds:
+# Costs of reads, measured on Linux 6.18 (version 1, idle machine), in microseconds:
 # memory.usage_in_bytes 0.6, memory.limit_in_bytes 0.8, statm 1.2, getrlimit 0.5, meminfo 5, memory.stat 7.
-# So usage and statm are read more often, the rest at most every _FRESH_SECONDS. Version 2 (not measured) gathers the
-# counters of all cores before it answers memory.stat: the pause grows with the cost until these reads take
-# 1/_PAUSE_FACTOR of the time, yet not beyond _STALE_SECONDS. headroom() takes 1.3 without a limit, 6 with RLIMIT_AS and
-# three limited groups, and 55 in the latter case when everything is due; between kernels, which leave nothing of it in
-# the caches, six times as much. Therefore a result is believed for as long as all cores together need to take a
-# hundredth of it: 1 ms where 1 GiB is free and two cores could take it. Not where the address space is limited: one
-# call takes any part of that without touching it.
+# Therefore, usage and statm are read more often, the rest at most every _FRESH_SECONDS. Version 2 (not measured)
+# gathers the counters of all cores for memory.stat: the pause grows with the cost, so that these reads need at most
+# 1/_PAUSE_FACTOR of the time, but does not exceed _STALE_SECONDS. headroom() costs 1.3 without a limit, 6 with
+# RLIMIT_AS and three limited groups, and 55 in the latter case if everything is read. Between kernels, which evict its
+# data from the CPU caches, it costs six times as much. Therefore, a result is reused for the time that all cores
+# together need to allocate a hundredth of it: 1 ms with 1 GiB free and two cores. If the address space is limited,
+# results are not reused, as a single call can reserve any part of it without touching it.
 _FRESH_SECONDS = 0.005
 _STALE_SECONDS = 0.050
 _PAUSE_FACTOR = 400
 _TAKEN_PER_SECOND = (os.cpu_count() or 1) << 32
-"""Bytes of new pages that the processes of a machine touch at most: a core gets 0.5 to 4 GB."""
+"""Maximum rate at which the processes of a machine touch new pages, in bytes per second: a core reaches 0.5 to 4 GB."""
 
 _UNNOTICED = 1 / 100
 
@@ -48,14 +48,14 @@ def _alone(limit: str, group: int) -> int:
 
 
 class Headroom(NamedTuple):
-    """Free memory in bytes, and the limit that leaves no more."""
+    """Free memory in bytes, and the name of the binding limit."""
 
     bytes: int
     limit: LimitName
 
 
 class _Belief(NamedTuple):
-    """A result of `headroom` that stands until the clock says `until`, for these tasks."""
+    """A result of `headroom` for `tasks`, which is reused until the clock reaches `until`."""
 
     until: float
     tasks: Tasks | None
@@ -67,13 +67,13 @@ _NO_BELIEF = _Belief(float("-inf"), None, None, 0)
 
 
 class MemoryProbe:
-    """Measures the headroom of the process that creates it, cheaply enough to ask before every operator call.
+    """Measures the headroom of the process that creates it, cheaply enough for a call before every operator call.
 
-    Descriptors are opened once. They belong to the process that opened them: after a fork the child needs a
-    probe of its own, see `process_probe`.
+    File descriptors are opened once. They belong to the process that opened them: after a fork the child needs its own
+    probe, see `process_probe`.
 
-    Control groups have numbers that are the same for all processes: `groups` are those of this process, the innermost
-    first, `binding_group` is the one whose limit was the tightest when that was last asked for, 0 if another was.
+    The numbers of control groups are the same in all processes. `groups`: the groups of this process, innermost first.
+    `binding_group` is the group that was the tightest limit in the last measurement, 0 if another limit was.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class MemoryProbe:
         clock: Callable[[], float] = time.monotonic,
         address_space_limit: Callable[[], int | None] = address_space.limit,
     ) -> None:
-        """Open what there is below the mount points `proc` and `cgroup`. `clock` gives seconds."""
+        """Open the files below the mount points `proc` and `cgroup`. `clock` returns seconds."""
         self._clock = clock
         self._address_space_limit = address_space_limit
         self._due = float("-inf")
@@ -101,7 +101,7 @@ class MemoryProbe:
 
     @contextlib.contextmanager
     def limited(self, own_bytes: int) -> Iterator[None]:
-        """Hold the process's own memory (see `own_bytes`) against a limit meanwhile; 0 for none."""
+        """Apply a limit to the process's own memory (see `own_bytes`) within this context; 0 for none."""
         before, self._own_limit = self._own_limit, own_bytes
         self.expire()
         try:
@@ -111,11 +111,11 @@ class MemoryProbe:
             self.expire()
 
     def headroom(self, tasks: Tasks = _alone) -> Headroom | None:
-        """Bytes that this process may still take, never negative; None if no limit is known.
+        """Return the bytes that this process can still allocate, never negative; None if no limit is known.
 
-        Of several limits it is the one that leaves each of the `tasks` that share it the least. Usage of the address
-        space is current, that of the control group but for what can have been taken of ample memory in a moment; what
-        is reclaimable or available, and the limits, are at most twice `_STALE_SECONDS` old.
+        The result is for the limit that leaves each of the `tasks` that share it the least. The usage of the address
+        space is current. The usage of control groups is current except for memory allocated within the reuse time of a
+        result. Reclaimable and available memory and the limits are at most twice `_STALE_SECONDS` old.
         """
         now = self._clock()
         belief = self._belief
@@ -131,12 +131,12 @@ class MemoryProbe:
         if found is not None and self._address_space is None:
             calm = found.bytes * _UNNOTICED / _TAKEN_PER_SECOND
             self._belief = _Belief(now + min(calm, _STALE_SECONDS), tasks, found, self.binding_group)
-            if expired != self._expired:  # another thread gave memory back while this one was reading
+            if expired != self._expired:  # another thread has called `expire` during this measurement
                 self._belief = _NO_BELIEF
         return found
 
     def of_system(self) -> Headroom | None:
-        """The same without the limit of `limited`, which pages of files do not count against."""
+        """Return the headroom without the limit of `limited`, which does not apply to file pages."""
         return self._tightest(self._readings(), _alone)
 
     def _tightest(self, readings: list[tuple[int, LimitName, int]], tasks: Tasks) -> Headroom | None:
@@ -149,7 +149,7 @@ class MemoryProbe:
         return found
 
     def _readings(self) -> list[tuple[int, LimitName, int]]:
-        """Return of each limit what it leaves, its name, and the number of its control group or 0."""
+        """Return the free bytes of each limit, its name, and the number of its control group, or 0."""
         if self._clock() >= self._due:
             self._refresh()
         readings: list[tuple[int, LimitName, int]] = []
@@ -167,22 +167,22 @@ class MemoryProbe:
 
     @property
     def groups(self) -> list[int]:
-        """Numbers of the control groups that account for this process's memory."""
+        """The numbers of the control groups that account for this process's memory."""
         return [group.number for group in self._groups]
 
     def expire(self) -> None:
-        """Read everything again when asked next: memory has just been given back."""
+        """Discard cached values, because memory has just been returned to the system."""
         self._expired += 1
         self._due = float("-inf")
         self._belief = _NO_BELIEF
 
     def own_bytes(self) -> int | None:
-        """Bytes in memory that are this process's alone: resident, less what it shares or has mapped from files."""
+        """Return the bytes of resident memory that are neither shared nor mapped from files; None if unknown."""
         words = self._statm.read().split()
         return (int(words[1]) - int(words[2])) * self._page_bytes if len(words) > 2 else None
 
     def describe(self) -> list[tuple[str, str]]:
-        """What was looked at: pairs of a name and its value with the file it came from, the result last."""
+        """Return pairs of a name and a value with its file, for each limit; the result comes last."""
         self.expire()
         headroom = self.headroom()
         self._refresh()
@@ -203,7 +203,7 @@ class MemoryProbe:
         ]
 
     def close(self) -> None:
-        """Release the descriptors. The probe knows nothing from then on."""
+        """Close the file descriptors. From then on, the headroom is unknown."""
         self.expire()
         for file in (self._statm, self._meminfo):
             file.close()
@@ -212,7 +212,7 @@ class MemoryProbe:
         self._refresh()
 
     def _refresh(self) -> None:
-        """Read again what is too costly to read every time, and decide when to do so next."""
+        """Read again the values that are too expensive to read every time, and schedule the next refresh."""
         start = self._clock()
         for group in self._groups:
             group.refresh()
@@ -224,7 +224,7 @@ class MemoryProbe:
         self._due = end + min(max((end - start) * _PAUSE_FACTOR, _FRESH_SECONDS), _STALE_SECONDS)
 
     def _mapped(self) -> int | None:
-        """Bytes of address space in use: the first field of statm, in pages."""
+        """Return the bytes of address space in use, from the first field of statm; None if unknown."""
         pages = number(self._statm.read().partition(b" ")[0])
         return None if pages is None else pages * self._page_bytes
 
@@ -233,11 +233,11 @@ _current: tuple[int, MemoryProbe] | None = None
 
 
 def process_probe() -> MemoryProbe:
-    """The probe of this process, opened at the first call. A forked child gets its own."""
+    """Return the probe of this process, opened at the first call. A forked child gets its own."""
     global _current
     pid = os.getpid()
     if _current is None or _current[0] != pid:
         if _current is not None:
-            _current[1].close()  # Inherited over a fork: its descriptors describe the parent.
+            _current[1].close()  # Inherited by a fork: its descriptors belong to the parent.
         _current = (pid, MemoryProbe())
     return _current[1]

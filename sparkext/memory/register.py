@@ -1,16 +1,16 @@
-"""The tasks of this node that draw on the same memory: a small file that their workers share, one slot a task.
+"""The register of running tasks that share this node's memory: a small file with one slot per task.
 
-Every worker reads the same headroom, and tasks that decide at the same moment would all spend it. So each divides it
-among those that run: counted here, as executors and applications know nothing of each other. A slot holds
+All workers measure the same headroom, and tasks that decide at the same moment would all spend it. Each therefore
+divides it by the number of running tasks. They are counted here, as executors and applications do not communicate. A
+slot contains
 
-    process id │ when that process started │ its memory control group │ the one above │ … │ 0
+    process id │ its start time │ its memory control group │ the parent group │ … │ 0
 
-as int64 numbers. Where a group's limit binds, those count that are in it or below it: executors with groups of
-their own share what the one above them leaves. The file is mapped; behind the slots is how often they changed, and
-until that changes a count holds. Slots are taken under a lock, for which nobody waits longer than a second: the process
-that holds it may stand still. Slots of processes that have died are free: whoever looks next finds them. A file per PID
-namespace, as processes of another have other numbers; other users' tasks, and what is no task, show in the headroom
-only.
+as int64 numbers. If the limit of a group binds, the tasks in it or below it count: executors with their own groups
+share the memory that their parent group leaves. The file is mapped. A change counter follows the slots, and a count is
+valid until the counter changes. Slots are allocated under a lock, with a timeout of one second, since the process that
+holds it may be suspended. Slots of dead processes are freed by the next process that checks. Each PID namespace has its
+own file, as process ids differ. Tasks of other users and processes that are not tasks are visible in the headroom only.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 @contextmanager
 def task_entered(otherwise: int) -> Iterator[Tasks]:
-    """Count this process's task while it runs; give what counts those that share its memory.
+    """Register this process's task while it runs; yield the function that counts the tasks that share its memory.
 
-    Where no register can be kept (a read-only machine, a file that is not ours), `otherwise` are taken to run.
+    If no register can be used (a read-only machine, a file of another user), `otherwise` is used as the count.
     """
     try:
         path = _folder() / f"sparkext-{os.getuid()}-{_pid_namespace()}.tasks"
@@ -57,16 +57,16 @@ def task_entered(otherwise: int) -> Iterator[Tasks]:
 
 
 class TaskRegister:
-    """One task's hold of the file at `path`: a slot of its own, and the view of all others.
+    """One task's access to the register at `path`: its own slot, and a view of all slots.
 
-    `groups` are the memory control groups of its process, by numbers, the innermost first.
+    `groups`: the numbers of the memory control groups of its process, innermost first.
 
-    Raises OSError if the file or its lock cannot be had, or if it is anything but a file of this user's that no other
-    may write.
+    Raises OSError if the file or its lock is not available, or if it is not a regular file of this user that no other
+    user can access.
     """
 
     def __init__(self, path: Path, groups: Sequence[int]) -> None:
-        """Open the file, making it if need be, and take a slot."""
+        """Open the file, create it if necessary, and allocate a slot."""
         self._descriptor = _open_private(path)
         self._own: int | None = None
         self._groups = groups[: _FIELDS - _FIRST_GROUP]
@@ -75,7 +75,7 @@ class TaskRegister:
         self._counts: dict[int, int] = {}
         self._turn = Lock()
         try:
-            # Not only named as large: a page that a full disk cannot give would end the process when it is touched.
+            # Allocate the pages: on a full disk, touching an unallocated page would kill the process.
             os.posix_fallocate(self._descriptor, 0, _FILE_BYTES)
             self._mapped = mmap.mmap(self._descriptor, _FILE_BYTES)
             whole = np.frombuffer(self._mapped, dtype=np.int64).reshape(_SLOTS + 1, _FIELDS)
@@ -99,11 +99,11 @@ class TaskRegister:
                 self._changes[0] += 1
 
     def __enter__(self) -> TaskRegister:
-        """Hold the slot."""
+        """Return the register; its slot is already allocated."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the slot back."""
+        """Free the slot and close the file."""
         with self._locked(_PATIENCE_SECONDS):
             if self._own is not None:
                 self._free(self._own)
@@ -112,7 +112,7 @@ class TaskRegister:
         os.close(self._descriptor)
 
     def tasks(self, limit: str, group: int) -> int:
-        """Count the tasks, this one included, that draw on what a limit leaves. `group`: that of a control group."""
+        """Return the number of tasks, including this one, that share a limit. `group`: its control group, or 0."""
         if not _is_shared(limit):
             return 1
         if time.monotonic() > self._swept + _SWEEP_SECONDS:
@@ -127,14 +127,14 @@ class TaskRegister:
         return self._counts[group]
 
     def _count(self, group: int) -> int:
-        """Count the tasks within a control group, in any if 0."""
+        """Count the tasks within a control group; all tasks for group 0."""
         taken = np.flatnonzero(self._slots[:, 0])
         if group:
             taken = taken[(self._slots[taken, _FIRST_GROUP:] == group).any(axis=1)]
         return max(1, taken.size)
 
     def _sweep(self) -> None:
-        """Free the slots of processes that are no more."""
+        """Free the slots of processes that no longer exist."""
         self._swept = time.monotonic()
         for number in np.flatnonzero(self._slots[:, 0]):
             process, started = (int(value) for value in self._slots[number, :2])
@@ -142,15 +142,15 @@ class TaskRegister:
                 self._free(int(number))
 
     def _free(self, number: int) -> None:
-        """Give a slot back, its process last: who holds the lock may take it from then on."""
+        """Free a slot. The process id is cleared last: from then on, the slot can be allocated."""
         self._slots[number, 1:] = 0
         self._slots[number, 0] = 0
         self._changes[0] += 1
 
     @contextmanager
     def _locked(self, patience: float = 0.0) -> Iterator[bool]:
-        """Hold the lock if it can be had within some seconds, and return whether it could."""
-        with self._turn:  # threads of a task share the file, and so its lock
+        """Try to acquire the lock within `patience` seconds; yield whether it was acquired."""
+        with self._turn:  # the threads of a task share the descriptor, and therefore its lock
             until = time.monotonic() + patience
             is_held = _is_taken(self._descriptor)
             while not is_held and time.monotonic() < until:
@@ -164,7 +164,7 @@ class TaskRegister:
 
 
 def _is_taken(descriptor: int) -> bool:
-    """Lock a file unless another process does, and return whether that worked."""
+    """Try to lock a file without waiting; return whether it was locked."""
     with suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
@@ -172,7 +172,7 @@ def _is_taken(descriptor: int) -> bool:
 
 
 def _is_shared(limit: str) -> bool:
-    """Return whether a limit is that of several processes together."""
+    """Return whether several processes share a limit."""
     return limit in ("cgroup", "available")
 
 
@@ -181,7 +181,7 @@ def _folder() -> Path:
 
 
 def _open_private(path: Path) -> int:
-    """Open a file of this user's for reading and writing, and no other: the folder may be everybody's."""
+    """Open a private file of this user for reading and writing; fail for any other file. The folder may be shared."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     status = os.fstat(descriptor)
     private = status.st_uid == os.getuid() and not status.st_mode & 0o077 and status.st_nlink == 1
@@ -192,9 +192,9 @@ def _open_private(path: Path) -> int:
 
 
 def _started(process: int) -> int | None:
-    """When a process started, in clock ticks since the machine did; None if there is no such process.
+    """Return the start time of a process in clock ticks since boot; None if there is no such process.
 
-    Fields of `stat` follow the name, which may hold anything, in parentheses.
+    The fields of `stat` follow the process name, which is in parentheses and may contain any characters.
     """
     with suppress(OSError, ValueError, IndexError):
         return int(Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[19])

@@ -1,1 +1,1 @@
-"""The scan: Parquet files read by workers, from local disks and object stores."""
+"""Scans of Parquet files by workers, from local disks and object stores."""

@@ -1,4 +1,4 @@
-"""How many bytes row groups take in memory, of which their footer says only a part."""
+"""Estimates the decoded size of row groups, of which the footer reports only a part."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sparkext.parquet.decoding import as_declared
 from sparkext.parquet.opened_file import OpenedFile, Unit
 
 MAX_GROUP_ROWS = 1 << 20
-"""Rows of a row group up to which its columns are read whole, each when it is asked for; larger ones stream."""
+"""Maximum rows of a row group whose columns are read completely, on first access; larger row groups are streamed."""
 
 MAX_GROUP_BYTES = 256 << 20
-"""The same for the bytes of the columns that are read, decoded."""
+"""Likewise, the maximum decoded bytes of the scan's columns in a row group."""
 
 _SAMPLED_ROWS = 1024
 
@@ -26,40 +26,40 @@ _DECODED_WIDTHS = {
     "DOUBLE": 8,
     "FIXED_LEN_BYTE_ARRAY": 16,
 }
-"""Bytes of a value in memory, by its type in Parquet. Those of fixed length are decimals."""
+"""Bytes of a decoded value, by Parquet type. Values of fixed length are decimals."""
 
 
 @dataclass(frozen=True)
 class DecodedSizes:
-    """Sizes of the columns of a scan, whose types `schema` has.
+    """Estimates for the columns of a scan with types `schema`.
 
-    `text_bytes` remembers what a value of a column of text took at most, on average of what was decoded at a time.
+    `text_bytes`: for each column of strings, the largest mean size of a value in any batch decoded so far.
     """
 
     schema: pa.Schema
     text_bytes: dict[int, float]
 
     def streams(self, unit: Unit) -> bool:
-        """Return whether a unit is too large for its columns to be held."""
+        """Return whether a unit is too large for its columns to be held in memory."""
         rows, size = self.of_unit(unit)
         return unit.last - unit.first == 1 and (rows > MAX_GROUP_ROWS or size > MAX_GROUP_BYTES)
 
     def of_unit(self, unit: Unit) -> tuple[int, int]:
-        """Return the same of all row groups of a unit."""
+        """Return the rows, and the estimated decoded bytes, of all row groups of a unit."""
         sizes = [self.of_group(unit.file, group) for group in range(unit.first, unit.last)]
         return sum(rows for rows, _ in sizes), sum(size for _, size in sizes)
 
     def of_group(self, file: OpenedFile, number: int) -> tuple[int, int]:
-        """Return the rows of a row group, and about as many bytes as the columns that are read have in memory."""
+        """Return the rows of a row group, and the estimated decoded bytes of the scan's columns."""
         rows = file.metadata.row_group(number).num_rows
         return rows, sum(self._of_column(file, number, column) for column in range(len(self.schema)))
 
     def _of_column(self, file: OpenedFile, group: int, column: int) -> int:
-        """Return about how many bytes a column of a row group has in memory.
+        """Return the estimated decoded bytes of a column in a row group.
 
-        Of text in a dictionary the footer tells nothing: a few long values may stand for any number of rows, and a
-        prefix that is stored once may begin all of them. So the first rows are decoded, once for all files, and
-        whatever is read later counts as well.
+        For dictionary-encoded strings the footer gives no estimate: a few long values may represent any number of rows,
+        and a prefix that is stored once may occur in all of them. Therefore the first rows are decoded, once for all
+        files, and later reads update the estimate.
         """
         leaf = file.leaf(column)
         if leaf is None:
@@ -76,5 +76,5 @@ class DecodedSizes:
         return max(encoded, int(chunk.num_values * self.text_bytes[column]))
 
     def remember(self, column: int, read: pa.Array | pa.ChunkedArray) -> None:
-        """Reckon from now on with what values of a column have taken that were read."""
+        """Update the estimate of a column with the size of values that have been read."""
         self.text_bytes[column] = max(self.text_bytes.get(column, 0.0), read.nbytes / max(len(read), 1))

@@ -1,4 +1,4 @@
-"""What a file holds, in the Arrow types that the query takes it for."""
+"""Conversion of columns from a file to the Arrow types that the query expects."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
 
 
 def decoded_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into pieces of at most a morsel's bytes, decoding columns that a file declares as dictionaries.
+    """Split a batch into pieces of at most a morsel's bytes, decoding columns that a file declares as dictionaries.
 
-    Their rows say nothing of how long the texts are that they stand for, so none is decoded but in a piece that holds
-    as many of the longest.
+    Dictionary indexes do not reveal the sizes of their strings. Hence only as many rows are decoded at once as would
+    fit if all had the longest string.
     """
     widest = sum(_longest(column.dictionary) for column in batch.columns if pa.types.is_dictionary(column.type))
     most = max(1, MAX_MORSEL_BYTES // widest) if widest else max(1, batch.num_rows)
@@ -31,7 +31,7 @@ def decoded_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _longest(values: pa.Array) -> int:
-    """Return the bytes of the longest of some texts; of what all have the same size, that."""
+    """Return the bytes of the longest of some strings, or the common size of values of other types."""
     try:
         return int(pc.max(pc.binary_length(values)).as_py() or 1)
     except pa.ArrowNotImplementedError:
@@ -39,15 +39,15 @@ def _longest(values: pa.Array) -> int:
 
 
 def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
-    """Return what a file holds in the Arrow type of the Spark type that the query takes it for.
+    """Return a file's values in the Arrow type of the Spark type that the query expects.
 
-    The planner has made sure that both are the same values; they may be spelled differently (dictionaries, units).
-    Strings that 32-bit offsets do not reach keep 64-bit ones: `RowSet` has them copied in parts.
+    The planner has verified that the values are the same; their representation may differ (dictionaries, units).
+    Strings beyond the range of 32-bit offsets keep 64-bit offsets: `RowSet` copies them in parts.
 
     Raises
     ------
     SchemaMismatchError
-        They are not, as the file has been replaced since.
+        The values are of another type, because the file has been replaced since planning.
     FileReadError
         A value is out of the type's range.
     """
@@ -59,8 +59,8 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         if pa.types.is_dictionary(array.type):
             array = _decoded(array)
         if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
-            # Whether a zone is named is no matter of the values: they count from the epoch in UTC, or are declared so.
-            with reading(path):  # values that microseconds do not reach
+            # A time zone does not affect the values: they count from the epoch in UTC, or are declared to do so.
+            with reading(path):  # for values out of the range of microseconds
                 return array.cast(pa.timestamp("us", tz=array.type.tz)).view(target)
         if _is_respelled(array.type, target):
             return array.cast(target if array.nbytes <= MAX_VAR_BYTES else wide_type(target) or target)
@@ -75,7 +75,7 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
     try:
         return array.dictionary_decode()
-    except pa.ArrowInvalid:  # more bytes than 32-bit offsets reach
+    except pa.ArrowInvalid:  # more bytes than 32-bit offsets can address
         wide = wide_type(array.dictionary.type)
         if wide is None:
             raise
@@ -83,11 +83,11 @@ def _decoded(array: pa.DictionaryArray) -> pa.Array:
 
 
 def _is_respelled(found: pa.DataType, target: pa.DataType) -> bool:
-    """Return whether two types are of the same values. Arrow would also cast text to numbers, and numbers to dates."""
+    """Return whether two types have the same values. Arrow would also cast strings to numbers, and numbers to dates."""
     if found == target:
         return True
     if pa.types.is_signed_integer(target):
-        # What Arrow knows as a duration is a number to Spark; and some numbers are wanted wider than they are stored.
+        # Spark has numbers for Arrow's durations, and may request wider integers than are stored.
         if pa.types.is_duration(found):
             return bool(target == pa.int64())
         return bool(pa.types.is_signed_integer(found) and found.bit_width <= target.bit_width)

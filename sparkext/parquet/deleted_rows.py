@@ -1,4 +1,4 @@
-"""The rows of a file that a format of tables has deleted without writing the file anew."""
+"""Rows of a file that a table format has marked as deleted, without rewriting the file."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ _NONE: Int64Array = np.empty(0, dtype=np.int64)
 
 @lru_cache(_KEPT)
 def deleted_rows(told: str) -> Int64Array:
-    """Return the numbers of a file's deleted rows, in order.
+    """Return the indexes of a file's deleted rows, ascending.
 
-    `told` are the distances of each from the one before it, as 64-bit integers (little endian) in base 64. Empty: none.
+    `told`: the difference of each index from the one before it, as little-endian 64-bit integers in base 64; empty
+    if no rows are deleted.
     """
     return np.cumsum(np.frombuffer(base64.b64decode(told), dtype="<i8")) if told else _NONE
 
 
 def kept_of(deleted: Int64Array, first: int, count: int) -> npt.NDArray[np.intp] | None:
-    """Return which of `count` rows from number `first` on are not deleted, counted from `first`; None for all."""
+    """Return which of `count` rows from row `first` on are not deleted, relative to `first`; None for all."""
     start, stop = np.searchsorted(deleted, (first, first + count))
     if start == stop:
         return None

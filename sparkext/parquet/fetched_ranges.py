@@ -1,7 +1,7 @@
-"""Ranges of a remote file that are fetched together: what lies side by side comes with one answer.
+"""Ranges of a remote file that are fetched together: adjacent ranges are merged into one request.
 
-A store takes some 30 ms to answer, in which a megabyte or more could have come. So the gaps between columns are
-fetched along where they are small, and everything is asked for before it is read.
+A store takes some 30 ms to respond, in which it could have sent a megabyte or more. Therefore small gaps between
+columns are fetched, too, and all ranges are requested before any is read.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any
 import pyarrow as pa
 
 Range = tuple[int, int]
-"""First byte, and the one after the last."""
+"""The first byte, and the byte after the last one."""
 
 MOST_GAP_BYTES = 1 << 20
-"""What lies between two ranges is fetched along if it is no more."""
+"""Maximum size of a gap between two ranges that is fetched with them."""
 
 MOST_REQUESTED_BYTES = 16 << 20
-"""Ranges are not put together to more, so that several answers come side by side."""
+"""Maximum size of a merged range, so that several responses can arrive in parallel."""
 
 _SMALL_FILE_BYTES = 1 << 20
-"""A file of no more is fetched whole as it is opened."""
+"""Maximum size of a file that is fetched completely when it is opened."""
 
 _FOOTER_BYTES = 256 << 10
-"""What is fetched of the end of another. Arrow would ask for 64 KB, and again where the footer is larger."""
+"""Bytes at the end of a larger file to fetch first. Arrow would request 64 KB, and again if the footer is larger."""
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """Return what to ask for to have these ranges, in order: each lies in one of them."""
+    """Return the ranges to request, in order; each of the given ranges is within one of them."""
     wanted: list[Range] = []
     for start, stop in sorted(ranges):
         if wanted:
@@ -45,7 +45,7 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes of a file from `start` on, up to `stop`, once they have come."""
+    """The bytes of a file from `start` to before `stop`, available when the request completes."""
 
     start: int
     stop: int
@@ -53,25 +53,25 @@ class Part:
 
 
 class FetchedRanges:
-    """A file of which these parts have come, or are on their way."""
+    """A file some parts of which have been fetched, or requested."""
 
     def __init__(self, source: Any, parts: Sequence[Part]) -> None:
-        """Take what is not in any part from the source."""
+        """Bind it to the source, from which bytes outside of all parts are read."""
         self._source, self._parts = source, parts
 
     @classmethod
     def begun(cls, source: Any, ranges: Iterable[Range], pool: Executor, parts: Sequence[Part]) -> FetchedRanges:
-        """Ask for what the parts do not have of these ranges: a thread of `pool` waits for each answer."""
+        """Request the ranges that the parts do not contain; for each request a thread of `pool` waits."""
         missing = merged(range_ for range_ in ranges if not any(_has(part, *range_) for part in parts))
         asked = [Part(start, stop, pool.submit(source.read_at, stop - start, start)) for start, stop in missing]
         return cls(source, [*parts, *asked])
 
     def file(self) -> pa.PythonFile:
-        """Open the file for Arrow. What was not fetched is read from the source."""
+        """Open the file for Arrow. Bytes that were not fetched are read from the source."""
         return pa.PythonFile(_View(self, self._source.size()), mode="r")
 
     def read(self, start: int, size: int) -> bytes | memoryview:
-        """Return so many bytes from there on, all of which the file has."""
+        """Return `size` bytes from `start` on; the file must contain all of them."""
         for part in self._parts:
             if _has(part, start, start + size):
                 return memoryview(part.bytes.result())[start - part.start : start - part.start + size]
@@ -79,7 +79,7 @@ class FetchedRanges:
 
 
 def last_part(source: Any) -> Part:
-    """Read what a file ends with, the footer; a small one whole."""
+    """Read the end of a file with its footer; a small file completely."""
     size = source.size()
     start = 0 if size <= _SMALL_FILE_BYTES else size - _FOOTER_BYTES
     read: Future[bytes] = Future()
@@ -92,30 +92,30 @@ def _has(part: Part, start: int, stop: int) -> bool:
 
 
 class _View(io.RawIOBase):
-    """What Arrow takes for a file of Python's."""
+    """A file object as Arrow's `PythonFile` requires it."""
 
     def __init__(self, ranges: FetchedRanges, size: int) -> None:
         self._ranges, self._size, self._at = ranges, size, 0
 
     def readable(self) -> bool:
-        """It can be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It can be read anywhere."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return where it is read next."""
+        """Return the position of the next read."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set where it is read next."""
+        """Set the position of the next read."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         return self._at
 
     def read(self, size: int = -1) -> bytes | memoryview:
-        """Return so many of the next bytes, or as many as there are."""
+        """Return the next `size` bytes, or fewer at the end of the file."""
         left = max(0, self._size - self._at)
         found = self._ranges.read(self._at, left if size < 0 else min(size, left))
         self._at += len(found)

@@ -1,7 +1,7 @@
-"""Where data files lie, as workers see them: on local disk, or in buckets that Spark reads through its S3A connector.
+"""Stores of data files, as workers see them: local disks, and buckets that Spark reads through its S3A connector.
 
-A path is that of a local file, or `scheme://bucket/key`. Whatever a path means, a file is named by its identity as
-well, and read as that file or not at all.
+A path names a local file, or is `scheme://bucket/key`. In addition, a file has an identity: it is read only if the path
+still has the same identity.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sparkext.storage.container import file_identity
 from sparkext.storage.last_used import LastUsed
 
 Identity = tuple[int | str, ...]
-"""What changes when a file is replaced."""
+"""Values that change when a file is replaced."""
 
 _REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]+)/(.+)", re.DOTALL)
 AWS_ENDPOINT = re.compile(S3_AWS_ENDPOINT)
@@ -28,10 +28,10 @@ AWS_ENDPOINT = re.compile(S3_AWS_ENDPOINT)
 _IDENTITY = ("ETag", "Content-Length", "Last-Modified")
 
 REQUESTS = 16
-"""Pieces of remote files that a task asks for at a time."""
+"""Concurrent requests of a task to remote files."""
 
 _OPENED_OBJECTS = 256
-"""Objects that are remembered as they were found, so that reading one does not ask for it once more."""
+"""Maximum number of open objects that are cached, so that reading an object does not request its metadata again."""
 
 _CONNECT_SECONDS = 10
 _REQUEST_SECONDS = 60
@@ -39,21 +39,21 @@ _ATTEMPTS = 5
 
 
 class FileStore(Protocol):
-    """Gives access to files by their paths."""
+    """Provides access to files by path."""
 
     @property
     def is_remote(self) -> bool:
-        """Return whether to ask takes long, and asking for much at a time no longer."""
+        """Return whether requests have a high latency, so that concurrent requests are faster."""
         ...
 
     def __hash__(self) -> int: ...
 
     def identity(self, path: str) -> Identity:
-        """Return which file lies there now. Raises OSError if none does, or if it cannot be told."""
+        """Return the identity of the file at a path. Raises OSError if there is none, or if it cannot be determined."""
         ...
 
     def source(self, path: str, identity: Identity) -> Any:
-        """Return what Arrow reads the file from that lay there a moment ago; several threads may."""
+        """Return a source for Arrow to read the file with this recent identity; several threads may use it."""
         ...
 
 
@@ -68,16 +68,16 @@ class LocalFiles:
         return file_identity(Path(path))
 
     def source(self, path: str, identity: Identity) -> Any:
-        """Leave it to Arrow to open the path."""
+        """Return the path, for Arrow to open."""
         return path
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket of an S3-compatible store, and how to reach it. `endpoint` is None for AWS, else a host or a URL.
+    """A bucket of an S3-compatible store, and its access settings. `endpoint`: None for AWS, else a host or a URL.
 
-    Without keys the credentials are found as AWS's own tools do: in the environment, a web identity, the container's
-    or the instance's role.
+    Without keys, credentials are found as by the tools of AWS: in the environment, a web identity, or the role of the
+    container or the instance.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
@@ -101,7 +101,7 @@ class Bucket:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Bucket:
-        """Read S3A's settings under the names of the fields here. Endpoints of AWS's tell no more than a region."""
+        """Parse S3A's settings, with this class's field names as keys. An AWS endpoint determines only the region."""
         fields = {name: value for name, value in data.items() if value not in (None, "")}
         endpoint = fields.pop("endpoint", "")
         aws = AWS_ENDPOINT.fullmatch(endpoint)
@@ -115,7 +115,7 @@ class Bucket:
         return cls(**fields)
 
     def identity(self, path: str) -> Identity:
-        """Return the object's ETag, which every store gives to what was written, its size and time."""
+        """Return the object's ETag, which every store assigns to written objects, its size and time."""
         opened = file_system(self).open_input_file(self._key(path))
         said = {str(name): value.decode() for name, value in opened.metadata().items()}
         if "ETag" not in said:
@@ -126,7 +126,7 @@ class Bucket:
         return identity
 
     def source(self, path: str, identity: Identity) -> Any:
-        """Open the object once: threads read ranges of it by requests of their own."""
+        """Open the object once; threads read ranges of it with separate requests."""
         with _TURN:
             known = _OPENED.get((self, path))
         if known is not None and known[0] == identity:
@@ -144,19 +144,19 @@ _TURN = Lock()
 
 
 def is_local(path: str) -> bool:
-    """Return whether a path is that of a local file."""
+    """Return whether a path names a local file."""
     return _REMOTE.fullmatch(path) is None
 
 
 def remote_of(path: str) -> tuple[str, str]:
-    """Return scheme and bucket of a path that is not local."""
+    """Return scheme and bucket of a remote path."""
     found = _REMOTE.fullmatch(path)
     assert found is not None, path
     return found.group(1), found.group(2)
 
 
 def store_of(path: str, buckets: Sequence[Bucket]) -> FileStore:
-    """Tell where a path leads; `buckets` are those that it may name."""
+    """Return the store of a path; `buckets` are the available ones."""
     if is_local(path):
         return LocalFiles()
     name = remote_of(path)[1]
@@ -164,7 +164,7 @@ def store_of(path: str, buckets: Sequence[Bucket]) -> FileStore:
 
 
 class _Asked:
-    """What tasks have found where: those of the last `run`, and the one that runs now, with all its threads."""
+    """Cached identities of remote files: of the last `run`, and of the current task with all its threads."""
 
     run: str | None = None
     by_run: dict[str, Identity]
@@ -173,9 +173,9 @@ class _Asked:
 
 @contextmanager
 def one_run(run: str | None) -> Iterator[None]:
-    """Ask remote files only once who they are, in all tasks of a run of a query in this process: that takes long.
+    """Request the identity of a remote file once for all tasks of a query's run in this process: requests are slow.
 
-    A task of no known run is one. A file that is replaced meanwhile is found to be when it has been read.
+    A task without a known run counts as a run. The check after reading detects a file that has been replaced meanwhile.
     """
     if run is None or run != _Asked.run:
         _Asked.run, _Asked.by_run = run, {}
@@ -188,7 +188,7 @@ def one_run(run: str | None) -> Iterator[None]:
 
 
 def identity_of(path: str, buckets: Sequence[Bucket]) -> Identity:
-    """Return which file lies at a path, or lay there when this run first asked. Raises OSError as stores do."""
+    """Return the identity of the file at a path, cached for the present run. Raises OSError as stores do."""
     store = store_of(path, buckets)
     if not store.is_remote or _Asked.now is None:
         return store.identity(path)
@@ -220,7 +220,7 @@ def file_system(bucket: Bucket) -> Any:
 
 
 def _default_region(bucket: Bucket) -> str:
-    """Ask AWS where the bucket is; other stores take any region."""
+    """Return a bucket's region, requested from AWS; other stores accept any region."""
     from pyarrow import fs
 
     return "us-east-1" if bucket.endpoint is not None else str(fs.resolve_s3_region(bucket.name))

@@ -1,4 +1,4 @@
-"""What a task has read of files."""
+"""Metrics of the files that a task has read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass
 class ScanMetrics:
-    """What a task read: compressed bytes of columns, row groups and their rows, and what statistics ruled out."""
+    """Compressed bytes of the columns read, row groups and their rows, and row groups pruned by statistics."""
 
     bytes: int = 0
     rows: int = 0
@@ -17,5 +17,5 @@ class ScanMetrics:
 
 
 def merged_scans(scans: Sequence[ScanMetrics]) -> ScanMetrics:
-    """Add up what the tasks of one run have read."""
+    """Return the sums over the tasks of one run."""
     return ScanMetrics(**{name: sum(vars(scan)[name] for scan in scans) for name in vars(ScanMetrics())})

@@ -1,4 +1,4 @@
-"""A Parquet file that was opened: its footer, where the columns of a scan are in it, and units of its row groups."""
+"""An opened Parquet file: its footer, the positions of a scan's columns in it, and units of its row groups."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from sparkext.parquet.statistics import UNKNOWN, column_bounds
 from sparkext.plans.scan import ColumnBounds
 
 _OPEN_FILES = 64
-"""Kept open, with the bytes of small remote ones: up to a megabyte each."""
+"""Number of files kept open, with the contents of small remote ones: up to a megabyte each."""
 
 _FIELD_ID = b"PARQUET:field_id"
-"""Under which Arrow keeps the number that a file gives a column."""
+"""The metadata key under which Arrow stores a column's field id."""
 
 _DICTIONARY_BYTES = 2
-"""Bytes a value up to which a column of text is taken to be in dictionaries: as it is, its length alone takes 4.
+"""Bytes per value up to which a column of strings is assumed to be dictionary-encoded: the length of a plain value
+alone takes 4 bytes.
 
-Such a column is read as numbers and decoded then. Arrow decodes 0.9 million values of a dictionary of 7 texts to the
-views that the file declares in 18 ms and those to text in 6; to numbers in 1 ms and those to text in 7.
+Such a column is read as dictionary indexes, and decoded afterwards. For 0.9 million values of a dictionary of 7
+strings, Arrow takes 18 ms to decode them to the views that the file declares, and 6 ms from views to strings; reading
+the indexes takes 1 ms, and decoding them to strings 7 ms.
 """
 
 _REQUESTED_BYTES = 8 << 20
-"""Bytes of one column of a remote file that are asked for at a time where it streams."""
+"""Bytes per request for one column of a remote file that is streamed."""
 
 
 class OpenedFile:
-    """A Parquet file: its footer, and where the columns of a scan are in it."""
+    """A Parquet file: its footer, and the positions of a scan's columns in it."""
 
     def __init__(
         self, path: str, identity: Identity, store: FileStore, names: Sequence[str | int | None], case_sensitive: bool
@@ -59,7 +61,7 @@ class OpenedFile:
         opened.close()
 
     def _texts_in_dictionaries(self) -> list[str]:
-        """Return the paths of those columns of the scan that are texts in dictionaries in all row groups."""
+        """Return the paths of the scan's string columns that are dictionary-encoded in all row groups."""
         groups = [self.metadata.row_group(number) for number in range(self.metadata.num_row_groups)]
         return [
             self.metadata.schema.column(leaf).path
@@ -70,20 +72,20 @@ class OpenedFile:
         ]
 
     def leaf(self, column: int) -> int | None:
-        """Return the number of the Parquet column that holds column number `column` of the scan, None if none does."""
+        """Return the index of the Parquet column for column `column` of the scan, None if the file lacks it."""
         return self._leaves[column]
 
     def called(self, column: int) -> list[str]:
-        """Return the names of all columns, nested ones too, that column number `column` of the scan may mean."""
+        """Return the names of all columns, including nested ones, that column `column` of the scan may refer to."""
         return self._called[column]
 
     def fetched(self, groups: Iterable[int], leaves: Sequence[int], pool: Executor) -> FetchedRanges:
-        """Ask a remote file for Parquet columns of row groups."""
+        """Request Parquet columns of row groups from a remote file."""
         chunks = (self.metadata.row_group(group).column(leaf) for group in groups for leaf in leaves)
         return FetchedRanges.begun(self._source, map(_range, chunks), pool, self._parts)
 
     def reader(self, streams: bool = False, fetched: FetchedRanges | None = None) -> Any:
-        """Open the file once more: threads do not share a reader. What is remote is requested in few large pieces."""
+        """Open the file again, as threads do not share a reader. Remote files are requested in few large ranges."""
         if fetched is None and self._parts:
             fetched = FetchedRanges(self._source, self._parts)
         return pq.ParquetFile(
@@ -96,7 +98,7 @@ class OpenedFile:
         ).reader
 
     def stream(self, groups: Sequence[int], leaves: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
-        """Read Parquet columns of row groups, so many rows at a time."""
+        """Read Parquet columns of row groups in batches of `rows` rows."""
         with reading(self.path):
             batches = self.reader(streams=True).iter_batches(
                 rows, row_groups=list(groups), column_indices=list(leaves), use_threads=False
@@ -109,14 +111,14 @@ class OpenedFile:
             yield batch
 
     def bounds(self, group: int, column: int, target: pa.DataType) -> ColumnBounds:
-        """Return what statistics say of a column in a row group."""
+        """Return the bounds of a column in a row group, according to its statistics."""
         leaf = self._leaves[column]
         return UNKNOWN if leaf is None else column_bounds(self.metadata, group, leaf, target)
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Row groups [first, last) of one file, which are read together, for a split with these values (see `Split`)."""
+    """Row groups [first, last) of one file, which are read together for a split (see `Split` for its values)."""
 
     file: OpenedFile
     first: int
@@ -126,7 +128,7 @@ class Unit:
 
     @property
     def first_row(self) -> int:
-        """The number of its first row in the file."""
+        """The index of its first row in the file."""
         return self.file.first_rows[self.first]
 
 
@@ -134,13 +136,13 @@ class Unit:
 def opened_file(
     path: str, identity: Identity, names: tuple[tuple[str | int | None, ...], bool], store: FileStore
 ) -> OpenedFile:
-    """Return this file of a store, opened unless it still is. `names`: of the columns of a scan, and their case."""
+    """Return this file of a store, cached while open. `names`: the names of a scan's columns, and case sensitivity."""
     return OpenedFile(path, identity, store, *names)
 
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Say of which file an error speaks."""
+    """Convert errors to `FileReadError`s that name the file."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -148,14 +150,14 @@ def reading(path: str) -> Iterator[None]:
 
 
 def check_same(path: str, identity: Identity, store: FileStore) -> None:
-    """Make sure that no other file has come in the place of the one that was read.
+    """Check that a file has not been replaced since it was read.
 
     Raises
     ------
     FileReadError
-        One has.
+        It has been replaced.
     """
-    with reading(path), suppress(FileNotFoundError):  # then nothing has
+    with reading(path), suppress(FileNotFoundError):  # a deleted file was not replaced
         if store.identity(path) != identity:
             raise FileReadError(f"cannot read {path!r}: it was replaced while it was read")
 
@@ -165,7 +167,7 @@ def _in_dictionary(chunk: Any) -> bool:
 
 
 def _extent(group: Any) -> tuple[int, int]:
-    """Return where a row group begins and how many bytes it takes, as Spark's reader reckons."""
+    """Return the offset of a row group, and its size in bytes, as Spark's reader computes them."""
     begin, _ = _range(group.column(0))
     return begin, sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
@@ -178,13 +180,13 @@ def _range(chunk: Any) -> Range:
 
 
 def _first_rows(metadata: Any) -> list[int]:
-    """Return the number in the file of each row group's first row."""
+    """Return the index in the file of each row group's first row."""
     counts = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
     return list(accumulate(counts, initial=0))[:-1]
 
 
 def _top_level(schema: pa.Schema, name: str | int, case_sensitive: bool) -> list[int]:
-    """Return the places of the top-level columns that a name or a field id may mean."""
+    """Return the positions of the top-level columns that match a name or a field id."""
     if isinstance(name, int):
         wanted = str(name).encode()
         return [at for at, column in enumerate(schema) if (column.metadata or {}).get(_FIELD_ID) == wanted]
@@ -193,7 +195,7 @@ def _top_level(schema: pa.Schema, name: str | int, case_sensitive: bool) -> list
 
 
 def _top_level_leaves(schema: pa.Schema) -> dict[int, int]:
-    """Return the Parquet column number of each top-level column that is not nested, by its place."""
+    """Return the index of the Parquet column for each top-level column that is not nested, by its position."""
     widths = [_leaf_count(column.type) for column in schema]
     starts = [*accumulate(widths, initial=0)]
     return {at: starts[at] for at, column in enumerate(schema) if not pa.types.is_nested(column.type)}

@@ -1,7 +1,7 @@
-"""Which Parquet files hold, in the plain meaning of the format, what Spark's own reader gives: checked before reading.
+"""Checks, before reading, that the plain meaning of a Parquet file equals the result of Spark's own reader.
 
-The session extension asks the same of every footer when it plans (`ParquetRules.scala`). Here nothing is planned, and
-what the rules do not let through is an error that says how to read the file otherwise.
+The session extension applies the same rules to every footer at planning time (`ParquetRules.scala`). Here there is no
+planner: a file that violates the rules is an error, whose message names another way to read the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sparkext.rows.types import arrow_key_type
 from sparkext.shared import MOST_DECIMAL_BYTES, PARQUET_TYPES
 
 READ_TYPES = frozenset(name for forms in PARQUET_TYPES.values() for name in forms.values())
-"""The key types that are read from files."""
+"""The key types that can be read from files."""
 
 _MOST_DIGITS = 38
 _UNITS = {"milliseconds": "MILLIS", "microseconds": "MICROS", "nanoseconds": "NANOS"}
@@ -27,7 +27,7 @@ _WRITER = b"org.apache.spark.version"
 
 @dataclass(frozen=True)
 class Calendars:
-    """Whether dates and timestamps of files that no Spark wrote are to be taken as they are, as the session says."""
+    """Whether the session reads dates and timestamps of files not written by Spark without rebasing them."""
 
     datetime: bool
     int96: bool
@@ -36,17 +36,17 @@ class Calendars:
 def misread(
     metadata: Any, names: Sequence[str], name: str, leaf: int | None, target: pa.DataType, calendars: Calendars
 ) -> str | None:
-    """Say why a column of a file may not be read as Spark would; None if it may, or if the file lacks it.
+    """Return why a column of a file cannot be read as Spark reads it; None if it can, or if the file lacks it.
 
-    `metadata` is the file's footer, `names` are those of its columns that are `name`, give or take the case of letters.
-    `leaf` is the number of its values' column, None if it has none of its own.
+    `metadata`: the file's footer. `names`: the file's columns whose name equals `name`, ignoring case. `leaf`: the
+    index of the Parquet column with its values, None if it is nested.
     """
     if not names:
         return None
     if len(names) > 1:
         return f"it has several columns {name}"
     if names[0] != name and not (names[0] + name).isascii():
-        # Java and Python differ in which letters are the same.
+        # Java and Python differ in which letters are equal ignoring case.
         return f"it has column {name} spelled in a different case"
     if leaf is None:
         return f"column {name} is nested"
@@ -62,7 +62,7 @@ def misread(
 
 
 def rebased(metadata: Any, name: str, leaf: int, target: pa.DataType, calendars: Calendars) -> str | None:
-    """Say that a column's days may be of another calendar, if they may; None if not. Arguments: see `misread`."""
+    """Return a reason if a column's days may be of another calendar; otherwise None. Arguments: see `misread`."""
     if not _is_rebased(metadata.schema.column(leaf), target, metadata.metadata or {}, calendars):
         return None
     return (
@@ -72,7 +72,7 @@ def rebased(metadata: Any, name: str, leaf: int, target: pa.DataType, calendars:
 
 
 def _stored(column: Any) -> pa.DataType | None:
-    """Return Spark's type of a column, in Arrow's terms; None where Spark reads more than meets the eye."""
+    """Return Spark's type of a column as an Arrow type; None if Spark does more than read the plain values."""
     logical = json.loads(column.logical_type.to_json())
     name = PARQUET_TYPES.get(column.physical_type, {}).get(_spelled(logical))
     if name != "decimal":
@@ -83,7 +83,7 @@ def _stored(column: Any) -> pa.DataType | None:
 
 
 def _spelled(logical: Mapping[str, Any]) -> str:
-    """Spell a logical type as the table of types does, without the digits of decimals."""
+    """Spell a logical type as in `PARQUET_TYPES`, without the digits of decimals."""
     kind = logical["Type"]
     if kind == "Int":
         return f"INTEGER({logical['bitWidth']},{str(logical['isSigned']).lower()})"
@@ -93,7 +93,7 @@ def _spelled(logical: Mapping[str, Any]) -> str:
 
 
 def _is_rebased(column: Any, target: pa.DataType, said: Mapping[bytes, bytes], calendars: Calendars) -> bool:
-    """Return whether Spark moves days of the Julian calendar, which versions before 3 wrote, to where they belong."""
+    """Return whether Spark rebases days of a column: versions before 3 wrote days of the Julian calendar."""
     if column.physical_type == "INT96":
         first, legacy, corrected = b"3.1.0", b"org.apache.spark.legacyINT96", calendars.int96
     elif pa.types.is_date(target) or target == arrow_key_type(KeyType("timestamp")):

@@ -1,7 +1,7 @@
-"""What the settings of Spark's S3A connector come to for one bucket, where no jar can tell.
+"""Derives the access settings of one bucket from Spark's S3A settings, for sessions without the jar.
 
-The session extension asks the same when it plans (`S3Settings.scala`). Whatever of a bucket's settings workers would
-not follow is a reason to leave its files to Spark.
+The session extension does the same when it plans (`S3Settings.scala`). If workers would not honour a setting of a
+bucket, its files are left to Spark.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from sparkext.parquet.file_stores import AWS_ENDPOINT, Bucket
 from sparkext.shared import S3_AMBIENT_PROVIDERS, S3_DEFAULT_PROVIDERS, S3_ENDPOINT, S3_UNMAPPED
 
 Setting = Callable[[str], "str | None"]
-"""Gives the value of a Hadoop key, None if it has none."""
+"""Returns the value of a Hadoop key, None if it is not set."""
 
 _ENDPOINT = re.compile(S3_ENDPOINT)
 
 
 def bucket_of(name: str, hadoop: Setting) -> Bucket | str:
-    """Return how workers reach a bucket, or why they do not."""
+    """Return the access settings of a bucket, or the reason why workers cannot read it."""
 
     def setting(key: str) -> str | None:
         for full in (f"fs.s3a.bucket.{name}.{key}", f"fs.s3a.{key}"):
@@ -53,14 +53,14 @@ def bucket_of(name: str, hadoop: Setting) -> Bucket | str:
 
 
 def _is_plain(endpoint: str, region: str | None) -> bool:
-    """Return whether an endpoint is a host, and one of AWS's only if its region is told, by itself or by a setting."""
+    """Return whether an endpoint is a host and, for hosts of AWS, its region is known from the host or a setting."""
     if _ENDPOINT.fullmatch(endpoint) is None:
         return False
     return "amazonaws." not in endpoint or region is not None or AWS_ENDPOINT.fullmatch(endpoint) is not None
 
 
 def _credentials(setting: Setting) -> dict[str, str | bool] | str:
-    """Return what the first of the providers gives that gives any."""
+    """Return the credentials of the first provider that has any, or the reason why there are none."""
     listed = (setting("aws.credentials.provider") or "").replace(",", " ").split()
     found = {key: setting(key.replace("_", ".")) for key in ("access_key", "secret_key", "session_token")}
     keys = {key: value for key, value in found.items() if value is not None}

@@ -1,9 +1,9 @@
-"""Reads Parquet files inside the pipeline: row groups become row sets whose columns are read when they are asked for.
+"""Reads Parquet files inside the pipeline: row groups become row sets whose columns are read on first access.
 
-    split ─▶ its row groups ─▶ not ruled out by statistics ─▶ columns of the filter ─▶ keys of the joins ─▶ payload
+    split ─▶ its row groups ─▶ pruned by statistics ─▶ columns of the filter ─▶ keys of the joins ─▶ payload
 
-What no row group rules out before it is read, late reading does after: where a filter or a join leaves no row of a row
-group, the columns that come later in the pipeline are never decoded.
+Late reading complements pruning: if a filter or a join leaves no row of a row group, the columns that are needed later
+in the pipeline are never decoded.
 """
 
 from __future__ import annotations
@@ -42,22 +42,21 @@ from sparkext.rows.morsels import MAX_MORSEL_BYTES
 from sparkext.rows.row_set import RowSet
 
 _AHEAD_OF_HEADROOM = 0.1
-"""Columns are fetched ahead only if they take no more of the memory there is."""
+"""Fraction of the free memory up to which columns are prefetched."""
 
 _WAITING = 8
-"""Threads that read remote files into memory: most of them wait for an answer."""
+"""Number of threads that read remote files into memory: most of them wait for a response."""
 
 
 @dataclass
 class ParquetScan:
-    """A scan bound to the types of its columns: what Spark declares, in its Arrow types.
+    """A scan bound to the types of its columns: the Arrow types of the types that Spark declares.
 
-    `bounds`: rows whose key is outside need not come out. Row sets have at most `max_rows` rows, before any filter.
-    `calendars`: files are to be checked for what Spark reads in another way. `planned`: the planner has done so, and
-    only what does not show in their types is checked again, as other files may have come since.
-    `buckets`: those that files lie in, unless they are local. `opened` remembers which files have been opened,
-    `unchecked` which of them have been read since they were last known to be the same, and `text_bytes` what a value of
-    a column of text took at most, on average of what was decoded at a time.
+    `bounds`: rows with keys outside may be omitted. Row sets have at most `max_rows` rows, before any filter.
+    `calendars`: if given, files are checked for columns that Spark would read differently. `planned`: the planner has
+    checked them; only calendars, which types do not show, are checked again, as files may have been added since.
+    `buckets`: the buckets of remote files. `opened`: the identities of opened files. `unchecked`: the files that have
+    been read since their identity was last checked. `text_bytes`: see `DecodedSizes`.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
@@ -83,11 +82,11 @@ class ParquetScan:
     text_bytes: dict[int, float] = field(default_factory=dict)
 
     def begun(self, bounds: Sequence[ProbeBounds] = ()) -> ParquetScan:
-        """Return the same scan with these bounds, of which nothing has been read yet."""
+        """Return the same scan with these bounds, without any progress."""
         return replace(self, bounds=bounds, metrics=ScanMetrics(), opened={}, unchecked=set())
 
     def row_sets(self, splits: Iterable[Split]) -> Iterator[RowSet]:
-        """Yield the rows of these splits, none of them empty. Columns are those of the spec, in its order."""
+        """Yield the rows of these splits, without empty row sets. Columns are in the order of the spec."""
         units = (unit for split in splits for unit in self.units(split))
         for columns in self._ahead(units) if self.buckets else (_UnitColumns(self, unit) for unit in units):
             yield from self._rows(columns)
@@ -98,7 +97,7 @@ class ParquetScan:
             return self.collect(splits, threads, rows)
 
     def collect(self, splits: Sequence[Split], threads: int, rows: CollectedRows) -> pa.Table:
-        """Read all rows of these splits, in several threads, to where `rows` keeps them."""
+        """Read all rows of these splits in several threads, through `rows`; return them as a table."""
         names = self.schema.names[: self.spec.outputs]
 
         def read(number: int, unit: Unit) -> None:
@@ -113,24 +112,24 @@ class ParquetScan:
         return rows.table(pa.schema([self.schema.field(number) for number in range(self.spec.outputs)]))
 
     def rows_of(self, splits: Iterable[Split]) -> int:
-        """Return how many rows there are in the files of these splits, as their footers say."""
+        """Return the number of rows in the files of these splits, according to their footers."""
         files = {split.path: split for split in splits}
         opened = (self._file(split.path, self.identity(split.path)) for split in self._opened(files.values()))
         return sum(file.metadata.num_rows for file in opened)
 
     def identity(self, path: str) -> Identity:
-        """Return which file lies there, or lay there when this run of a query first asked (see `one_run`)."""
+        """Return the identity of the file at a path, cached for the present run of a query (see `one_run`)."""
         with reading(path):
             return identity_of(path, self.buckets)
 
     def identities(self, paths: Iterable[str]) -> dict[str, Identity]:
-        """Return which files lie there, asked for side by side where they are remote."""
+        """Return the identities of files; remote files are requested concurrently."""
         found: dict[str, Identity] = {}
         self._side_by_side(lambda path: found.setdefault(path, self.identity(path)), dict.fromkeys(paths))
         return found
 
     def check_unchanged(self) -> None:
-        """Make sure that what was read of each file is of one file. To be called before any of it is emitted.
+        """Check that each file was not replaced while it was read. To be called before any of its rows are emitted.
 
         Raises
         ------
@@ -148,7 +147,7 @@ class ParquetScan:
             work(path)
 
     def _opened(self, splits: Iterable[Split]) -> Iterable[Split]:
-        """Yield splits whose files are open, those of remote files that come next on their way."""
+        """Yield splits with opened files; the next remote files are opened ahead."""
 
         def opened(split: Split) -> Split:
             self._file(split.path, self.identity(split.path))
@@ -157,7 +156,7 @@ class ParquetScan:
         return ahead(opened, splits, REQUESTS) if self.buckets else splits
 
     def units(self, split: Split) -> Iterator[Unit]:
-        """Yield what is to be read of a split: row groups that it owns and that statistics do not rule out."""
+        """Yield the units of a split: row groups that it owns and that statistics do not rule out."""
         identity = self.opened.setdefault(split.path, self.identity(split.path))
         file = self._file(split.path, identity)
         self.unchecked.add(split.path)
@@ -173,9 +172,9 @@ class ParquetScan:
                 yield Unit(file, first + start, first + stop, split.values, split.deleted)
 
     def _ahead(self, units: Iterator[Unit]) -> Iterator[_UnitColumns]:
-        """Yield the columns of each unit, those that the one before it needed on their way already; first, all.
+        """Yield the columns of each unit. Those that the unit before it needed are prefetched; for the first unit, all.
 
-        For files that answer late. Those on disk are read no faster so: other tasks use the cores meanwhile.
+        Only for remote files. Prefetching does not accelerate reads from disk: other tasks use the cores meanwhile.
         """
         with pool(REQUESTS) as executor:
 
@@ -195,14 +194,14 @@ class ParquetScan:
                 executor.shutdown(wait=True, cancel_futures=True)
 
     def _columns(self, unit: Unit, fetched: Collection[int], requests: Executor | None) -> _UnitColumns:
-        """Return the columns of a unit, these of a remote file on their way, unless that is too much to hold."""
+        """Return the columns of a unit; columns `fetched` of a remote file are requested, if they fit in memory."""
         columns = _UnitColumns(self, unit)
         if requests is not None and not self._sizes.streams(unit) and _has_room(self._sizes.of_unit(unit)[1]):
             columns.fetch(fetched, requests)
         return columns
 
     def _rows(self, columns: _UnitColumns) -> Iterator[RowSet]:
-        """Yield the rows of a unit that are not deleted and that the filter keeps."""
+        """Yield the rows of a unit that are not deleted and that pass the filter."""
         for rows in self._undeleted(columns):
             self.metrics.rows += rows.length
             if self.spec.filter is None:
@@ -250,7 +249,7 @@ class ParquetScan:
         return DecodedSizes(self.schema, self.text_bytes)
 
     def _names(self) -> tuple[tuple[str | int | None, ...], bool]:
-        """Return what files call the columns, None for partition values: a file's own such column means nothing."""
+        """Return the columns' names in files, None for partition values: equally named columns in files are ignored."""
         return tuple(column.in_files for column in self.spec.columns), self.spec.case_sensitive
 
     def _batches(self, unit: Unit, names: Sequence[str], requests: Executor | None) -> Iterator[pa.RecordBatch]:
@@ -262,7 +261,7 @@ class ParquetScan:
     def _unfiltered(self, columns: _UnitColumns) -> Iterator[RowSet]:
         unit = columns.unit
         rows, size = self._sizes.of_unit(unit)
-        # As many rows at a time as are like to keep within what a morsel may hold.
+        # The number of rows that is expected to fit the byte limit of a morsel.
         most = max(1, min(self.max_rows, rows * MAX_MORSEL_BYTES // max(size, 1)))
         if self._sizes.streams(unit):
             yield from self._streamed(unit, most)
@@ -273,7 +272,7 @@ class ParquetScan:
             yield RowSet.of_morsel(parts, length)
 
     def _streamed(self, unit: Unit, length: int) -> Iterator[RowSet]:
-        """Emit a row group that is too large to be held: all columns of some rows at a time."""
+        """Yield the rows of a row group that is too large to be held in memory, some rows of all columns at a time."""
         order = sorted(set(self._leaves(unit.file)))
         self._count_bytes(unit, order)
         streamed = unit.file.stream(range(unit.first, unit.last), order, length)
@@ -290,7 +289,7 @@ class ParquetScan:
             yield RowSet.of_morsel(columns, batch.num_rows)
 
     def read(self, unit: Unit, number: int, opened: Callable[[], Any]) -> pa.ChunkedArray | None:
-        """Read one column of a unit with a reader that no other thread uses; None if it is none of the file's."""
+        """Read one column of a unit with a reader that no other thread uses; None if the file lacks the column."""
         leaf = unit.file.leaf(number)
         if leaf is None:
             return None
@@ -304,7 +303,7 @@ class ParquetScan:
         return whole
 
     def part(self, unit: Unit, number: int, whole: pa.ChunkedArray | None, start: int, length: int) -> pa.Array:
-        """Return rows `start` to `start + length` of a column that `read` has read (see `as_declared`)."""
+        """Return rows `start` to `start + length` of a column returned by `read`, converted by `as_declared`."""
         if whole is None:
             return self.constant(unit.values, number, length)
         array = contiguous(whole.slice(start, length))
@@ -314,7 +313,7 @@ class ParquetScan:
         return declared
 
     def constant(self, values: Sequence[str | None], number: int, length: int) -> pa.Array:
-        """Return one of these partition values, or nulls for a column that the file lacks."""
+        """Return a partition value as a column, or nulls for a column that the file lacks."""
         target = self.schema.field(number).type
         partition = self.spec.columns[number].partition
         text = None if partition is None else values[partition]
@@ -344,7 +343,7 @@ class ParquetScan:
 
 
 class _UnitColumns:
-    """The columns of a unit, each read once for all of its morsels: when it is first asked for."""
+    """The columns of a unit. Each is read once for all of the unit's morsels, on first access."""
 
     def __init__(self, scan: ParquetScan, unit: Unit) -> None:
         self.unit = unit
@@ -355,12 +354,12 @@ class _UnitColumns:
 
     @property
     def needed(self) -> Collection[int]:
-        """The columns that have been asked for."""
+        """The columns that have been accessed."""
         with self._turn:
             return frozenset(self._whole)
 
     def fetch(self, numbers: Collection[int], pool: Executor) -> None:
-        """Ask a remote file for columns, before they are read."""
+        """Request columns of a remote file, before they are read."""
         leaves = [leaf for leaf in map(self.unit.file.leaf, numbers) if leaf is not None]
         fetched = self.unit.file.fetched(range(self.unit.first, self.unit.last), leaves, pool)
         self._opened = cache(partial(self.unit.file.reader, fetched=fetched))
@@ -377,13 +376,13 @@ class _UnitColumns:
 
 
 def _has_room(size: int) -> bool:
-    """Return whether so many bytes, and what they become when they are decoded, are little of the memory there is."""
+    """Return whether prefetching `size` bytes, including their decoded values, needs little of the free memory."""
     headroom = process_probe().headroom()
     return headroom is None or size < headroom.bytes * _AHEAD_OF_HEADROOM
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the runs [first, last) of consecutive numbers."""
+    """Yield ranges [first, last) of consecutive numbers."""
     start = 0
     for at in range(1, len(numbers) + 1):
         if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:

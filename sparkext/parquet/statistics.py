@@ -1,4 +1,4 @@
-"""What the statistics of row groups say of values, and what a join asks of them."""
+"""Bounds of values from the statistics of row groups, and bounds of keys that a join requires."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pyarrow as pa
 from sparkext.plans.scan import ColumnBounds
 
 UNKNOWN = ColumnBounds()
-"""Of a column of which nothing is known."""
+"""The bounds of a column without statistics."""
 
 
 @dataclass(frozen=True)
 class ProbeBounds:
-    """What a join asks of a column: the smallest and the largest key of its build side, None if it has no key."""
+    """The smallest and the largest key of a join's build side, for a probe column; None if it has no keys."""
 
     column: int
     keys: tuple[int, int] | None
 
 
 def column_bounds(metadata: Any, group: int, leaf: int, target: pa.DataType) -> ColumnBounds:
-    """Return what statistics say of a Parquet column of a row group, for values taken as `target`."""
+    """Return the bounds of a Parquet column in a row group from its statistics, for values read as `target`."""
     chunk = metadata.row_group(group).column(leaf)
     statistics = chunk.statistics
     if statistics is None:
@@ -37,7 +37,7 @@ def column_bounds(metadata: Any, group: int, leaf: int, target: pa.DataType) -> 
 
 
 def _bound_of(physical: str, column: Any, target: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return how raw statistics become bounds, None where they say nothing about the values as `target`."""
+    """Return the conversion of raw statistics to bounds, None if they do not bound the values read as `target`."""
     if physical in ("INT32", "INT64"):
         if pa.types.is_decimal(target):
             return lambda raw: Decimal(raw).scaleb(-target.scale)
@@ -53,6 +53,6 @@ def _bound_of(physical: str, column: Any, target: pa.DataType) -> Callable[[Any]
 
 
 def _unit(column: Any) -> str:
-    """Return what a column's logical type says of its time unit, in capitals."""
+    """Return a column's logical type in capitals, with short names of time units."""
     text = str(column.logical_type).upper()
     return text.replace("MICROSECONDS", "MICROS").replace("MILLISECONDS", "MILLIS")

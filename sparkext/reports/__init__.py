@@ -1,1 +1,1 @@
-"""What tasks have done, and how it is shown."""
+"""Reports: metrics of tasks, their transport to the driver, and their display as text and as HTML."""

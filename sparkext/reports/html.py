@@ -1,7 +1,7 @@
 """A report as HTML, for notebooks: a table of the operators, and the timeline of headroom and budgets.
 
-No script, no style sheet, nothing from elsewhere: all looks are written at the elements, and the colours of text and
-background are the notebook's. What comes from data, names of columns above all, is escaped.
+The page uses no script, no style sheet and no external resource: elements have inline styles, and inherit the colours
+of text and background from the notebook. Texts from data, above all column names, are escaped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RULE = "border-top:1px solid rgba(128,128,128,.35)"
 
 
 def laid_out(report: PipelineRun) -> str:
-    """The report as one element of a page."""
+    """Return the report as one element of a page."""
     joins = len(report.joins) - 1
     total = sum(join.seconds for join in report.joins) or 1.0
     rows = "".join(_row(number, join, join.seconds / total) for number, join in enumerate(report.joins))
@@ -87,7 +87,7 @@ def _cell(content: str, look: str = "text-align:right") -> str:
 
 
 def _aside(words: str, wraps: bool = False) -> str:
-    """A second line that explains the first."""
+    """Return a second line that explains the first."""
     if not words:
         return ""
     return f'<div style="opacity:.7;font-size:11px{"" if wraps else ";white-space:nowrap"}">{escape(words)}</div>'

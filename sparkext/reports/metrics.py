@@ -1,4 +1,4 @@
-"""What a task tells of its run, and how tasks of one run add up. Plain data, JSON both ways."""
+"""The metrics that a task reports, and sums over the tasks of a run. Plain data, converted to JSON and back."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class TaskId:
 
 
 NO_TASK = TaskId(0, 0, 0)
-"""Stands for "not run by Spark"."""
+"""Placeholder for a task that is not run by Spark."""
 
 
 @dataclass
 class TaskMetrics:
     """Counters of one task.
 
-    `operators` has one summary per join and one for each of what is `behind` them, the last of which is the sink;
-    `seconds` likewise, time spent in each.
-    Both are in the order of the query; `order` has the joins by number as they ran, empty if in that order.
-    `reduced` has the joins by number that went on with fewer build rows, and with how many.
-    `indexes` describes the index of each join (see `index_file.IndexInfo`), and whether it was `reused`. `scan` tells
-    what a task that reads files itself has read, `source` what the pipelines did that made the rows of the probe side.
-    `decisions` are (time, operator, headroom, budget, produced). Times, and `started`, are seconds since the epoch by
-    the node's clock: tasks of several workers share an axis as far as their clocks agree.
+    `operators` has one summary per join, then one per operator in `behind`, the last of which is the sink; `seconds`
+    has the time spent in each of them. Both are in the order of the query. `order` has the indexes of the joins in the
+    order in which they ran, and is empty if they ran in the order of the query. `reduced` has (index, remaining build
+    rows) of each join whose build side was reduced by other joins.
+    `indexes` describes the index of each join (see `index_file.IndexInfo`), and whether it was `reused`. `scan` has the
+    counters of a task that reads files itself. `source` describes the pipelines that derived the rows of the probe
+    side. `decisions` are (time, operator, headroom, budget, produced). Times, including `started`, are seconds since
+    the epoch by the node's clock, so times of several nodes are comparable only as far as their clocks agree.
     """
 
     task: TaskId
@@ -59,11 +59,11 @@ class TaskMetrics:
 
     @property
     def places(self) -> list[int]:
-        """The operators by number as they ran, the joins first."""
+        """The indexes of the operators in the order in which they ran, joins first."""
         return [*self.order, *range(len(self.order), len(self.operators))]
 
     def rows_out(self) -> list[int]:
-        """Return how many rows each operator gave to the one that ran next; of the sink, how many it made."""
+        """Return how many rows each operator passed to the operator that ran next, and how many the sink produced."""
         places = self.places
         rows = [operator["rows_out"] for operator in self.operators]
         for number, following in pairwise(places):
@@ -71,7 +71,7 @@ class TaskMetrics:
         return rows
 
     def in_query_order(self) -> None:
-        """Bring what is told of operators into the order of the query from that in which they ran."""
+        """Reorder the metrics of operators from the order in which they ran to the order of the query."""
         places = self.places
         ran = sorted(zip(places, self.operators, self.seconds, strict=True), key=lambda told: told[0])
         self.operators = [{**summary, "operator": number} for number, summary, _ in ran]
@@ -87,7 +87,7 @@ class TaskMetrics:
 
     @classmethod
     def from_json(cls, text: str) -> TaskMetrics:
-        """Read what `to_json` wrote."""
+        """Read the text of `to_json`."""
         data = json.loads(text)
         data["task"] = TaskId(**data["task"])
         if data["scan"] is not None:
@@ -98,7 +98,7 @@ class TaskMetrics:
 
 
 def last_run(tasks: Iterable[TaskMetrics]) -> list[TaskMetrics]:
-    """Keep the tasks of the latest stage, one attempt per partition (the latest: an earlier one has failed)."""
+    """Return the tasks of the latest stage, of each partition the latest attempt (earlier attempts have failed)."""
     by_partition: dict[int, TaskMetrics] = {}
     latest = -1
     for metrics in sorted(tasks, key=lambda metrics: (metrics.task.stage, metrics.task.attempt)):
@@ -115,7 +115,7 @@ def merged_operators(tasks: Sequence[TaskMetrics]) -> list[OperatorSummary]:
 
 
 def followed_by(first: TaskMetrics, then: TaskMetrics) -> TaskMetrics:
-    """Return the metrics of a task that ran a pipeline, and then another form of it. Of indexes, the first are told."""
+    """Return the metrics of a task that ran a pipeline, and then another form of it. `indexes` are from the first."""
     if not first.operators:
         return then
     return replace(

@@ -1,4 +1,4 @@
-"""The figures of one run of a pipeline, for each join, without the ways to show them."""
+"""The figures of one run of a pipeline, for each operator, without their display."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JoinReport:
-    """One operator of the chain. Bytes, rows and seconds; None where it does not apply or is not known.
+    """The figures of one operator: bytes, rows and seconds. None if a figure does not apply or is unknown.
 
-    `rows_out` are the rows that the next operator was given. `pairs_tried`: about how many pairs of rows a condition
-    beside the keys was tried on, None without one. `build_bytes` is the Arrow size of the build side's columns,
-    `index_bytes` what the index over them takes. `build_seconds`: what building the index took, the longest on any
-    node. Of a partitioned build side, rows and bytes are sums over the partitions: a row that several partitions have
-    counts for each. `index_reused`: an earlier query had left it in the cache. `made_by`: what the pipelines did that
-    made the build side, a line each, the lowest first. `seconds`: time in the operator's kernels, added up over the
-    tasks, which ran side by side.
+    `rows_out` are the rows that the next operator received. `pairs_tried` is the approximate number of pairs on which
+    a condition in addition to the keys was evaluated, None without such a condition. `build_bytes` is the Arrow size of
+    the build side's columns, `index_bytes` the size of the index. `build_seconds` is the time to build the index, the
+    longest of all tasks. For a partitioned build side, rows and bytes are sums over the partitions: a row in several
+    partitions counts several times. `index_reused`: the index was cached by an earlier query. `made_by` describes the
+    pipelines that derived the build side, one line each, the lowest first. `seconds` is the time in the operator's
+    kernels, summed over parallel tasks.
     """
 
     operator: str
@@ -54,9 +54,10 @@ class JoinReport:
 
 @dataclass(frozen=True)
 class PipelineRun:
-    """One entry per join, and one for the payload gather.
+    """One run of a pipeline.
 
-    `tasks`: the metrics of each task. `notes`: restrictions of the report. `slots`: the loads of a partitioned join.
+    `joins` has one entry per join, then one per following operator, the last of which is the sink. `tasks` are the
+    metrics of each task, `notes` restrictions of the report, `slots` the partition loads of a partitioned join.
     """
 
     joins: tuple[JoinReport, ...]
@@ -66,31 +67,31 @@ class PipelineRun:
 
     @property
     def scan(self) -> ScanMetrics | None:
-        """What the tasks read of the probe side's files together, or None if its rows came from Spark."""
+        """The scan metrics of the probe side's files, summed over the tasks; None if its rows came from Spark."""
         scans = [task.scan for task in self.tasks if task.scan is not None]
         return merged_scans(scans) if scans else None
 
     @property
     def started(self) -> float:
-        """When the first task had its build sides and began to join, in seconds since the epoch."""
+        """The time at which the first task had its build sides and began to join, in seconds since the epoch."""
         return min(task.started for task in self.tasks)
 
     @property
     def elapsed_seconds(self) -> float:
-        """From then until the last task ended."""
+        """Seconds from `started` until the last task ended."""
         return max(task.started + task.elapsed_seconds for task in self.tasks) - self.started
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per operator, the columns of `JoinReport` and `fan_out`."""
+        """Return one row per operator, with the fields of `JoinReport` and `fan_out` as columns."""
         import pandas as pd
 
         return pd.DataFrame([{**vars(join), "fan_out": join.fan_out} for join in self.joins])
 
     def decisions_to_pandas(self) -> pd.DataFrame:
-        """One row per budget decision that a task has kept, in order of time: what the timeline is drawn from.
+        """Return one row per recorded budget decision, in the order of time. The timeline shows the same data.
 
-        Columns: `time` (UTC), `partition` (the task's), `operator` (its place in `joins`), `headroom` in bytes,
-        `budget` and `produced` in rows. A task keeps up to `spark.sparkext.report.decisions`.
+        Columns: `time` (UTC), `partition` (of the task), `operator` (its index in `joins`), `headroom` in bytes,
+        `budget` and `produced` in rows. A task records at most `spark.sparkext.report.decisions` decisions.
         """
         import pandas as pd
 

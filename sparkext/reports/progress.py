@@ -1,8 +1,7 @@
-"""Progress bars for what the driver itself does at length, drawn by tqdm if it is installed.
+"""Progress bars for long steps of the driver itself, drawn by tqdm if it is installed.
 
-They are for someone who waits: shown where stderr is a terminal or in a notebook, from the third second on, and gone
-when the step is done. Whatever goes wrong with a bar, the step goes on without it. What runs as a Spark job is shown by
-Spark's own bar where that is switched on.
+A bar is shown on a terminal or in a notebook, after two seconds, and removed when the step is done. If a bar fails, the
+step continues without it. Spark's own progress bar, if it is switched on, shows Spark jobs.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _DELAY_SECONDS = 2.0
 _REDRAW_SECONDS = 0.25
 
 Advance = Callable[[int], None]
-"""Told how many more are done."""
+"""Adds to the number of units that are done."""
 
 
 @contextmanager
 def progress(step: str, unit: str, total: int | None = None, *, shown: bool = True) -> Iterator[Advance]:
-    """Show how far `step` is, in units of `unit` (`B` for bytes), out of `total` if that is known."""
+    """Show the progress of `step`, in units of `unit` (`B` for bytes), relative to `total` if that is known."""
     bar = _Bar.begun(step, unit, total) if shown and (in_notebook() or on_terminal()) else None
     if bar is None:
         yield lambda count: None
@@ -53,14 +52,14 @@ class CountingStream:
         self._advance = advance
 
     def write(self, data: Any) -> int:
-        """Write, and count."""
+        """Write `data`, and add its bytes to the progress."""
         written = self._stream.write(data)
         self._advance(memoryview(data).nbytes)
         return written
 
 
 def on_terminal() -> bool:
-    """Return whether someone sees what is written to stderr."""
+    """Return whether stderr is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
@@ -71,18 +70,18 @@ def in_notebook() -> bool:
 
 
 class _Bar:
-    """A bar that redraws itself, as a step may tell nothing for long."""
+    """A bar that redraws itself, because a step may report no progress for long."""
 
     @classmethod
     def begun(cls, step: str, unit: str, total: int | None) -> _Bar | None:
-        """Begin a bar; None if there is no tqdm, or it does not work here."""
+        """Return a new bar, None if tqdm is missing or fails."""
         with suppress(Exception), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a notebook without widgets, where the bar is text
+            warnings.simplefilter("ignore")  # tqdm warns in notebooks without widgets, where it draws a text bar
             from tqdm.auto import tqdm
 
             look = {"unit_scale": True, "unit_divisor": 1024 if unit == "B" else 1000, "leave": False}
             unit = unit if unit == "B" else f" {unit}"
-            # miniters: every call may draw, also one that adds nothing.
+            # miniters=0: every call may redraw the bar, even if it adds nothing.
             return cls(tqdm(desc=step, unit=unit, total=total, delay=_DELAY_SECONDS, miniters=0, **look))
         return None
 
@@ -94,12 +93,12 @@ class _Bar:
         self._redrawing.start()
 
     def advance(self, count: int) -> None:
-        """Add to what is done."""
+        """Add to the number of units that are done."""
         with suppress(Exception), self._turn:
             self._drawn.update(count)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._ended.set()
         self._redrawing.join()
         with suppress(Exception):

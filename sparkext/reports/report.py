@@ -1,4 +1,4 @@
-"""The report of the last run of a pipeline: its figures, and how a terminal and a notebook show them."""
+"""The report of the last run of a pipeline: its figures, and their display on terminals and in notebooks."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from sparkext.reports.slot_loads import SlotLoads
 
 @dataclass(frozen=True, repr=False)
 class Report(PipelineRun):
-    """The last run: one entry per join, and one for the payload gather.
+    """The last run of a pipeline.
 
-    Printed it is a table; a notebook shows it with a timeline of budgets and headroom; `to_pandas` and
-    `decisions_to_pandas` return DataFrames. `tasks` holds the metrics of each task, `notes` restrictions of the report,
-    `slots` the loads of a partitioned join.
+    Printed, it is a table. A notebook shows it with a timeline of budgets and headroom. `to_pandas` and
+    `decisions_to_pandas` return DataFrames. `joins` has one entry per join, then one per following operator, the last
+    of which is the sink. `tasks` has the metrics of each task, `notes` restrictions of the report, `slots` the
+    partition loads of a partitioned join.
     """
 
     def __str__(self) -> str:
-        """Lay the report out for a terminal."""
+        """Return the report as text."""
         return text.laid_out(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Lay the report out for a notebook."""
+        """Return the report as HTML."""
         return html.laid_out(self)
 
 
 def summarise(
     labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...] = (), slots: str | None = None
 ) -> Report:
-    """Add up the tasks of one run; a task that told nothing of its operators is left out. `slots`: loads, as JSON."""
+    """Return the sums over the tasks of one run, without tasks that report no operators. `slots`: loads as JSON."""
     tasks = [task for task in tasks if task.operators]
     operators = merged_operators(tasks)
     rows_out = [sum(rows) for rows in zip(*(task.rows_out() for task in tasks), strict=True)]
@@ -43,7 +44,7 @@ def summarise(
     for number, label in enumerate(labels):
         indexes = [task.indexes[number] for task in tasks]
         info = indexes[0]
-        # Tasks share the index of a replicated build side; those of a partitioned one hold different rows.
+        # Tasks share the index of a replicated build side. Indexes of a partitioned build side hold different rows.
         counted = indexes if info["is_partition"] else indexes[:1]
         joins.append(
             _entry(
@@ -86,7 +87,7 @@ def _entry(
         operator=operator,
         rows_in=summary["rows_in"],
         rows_out=rows_out,
-        # The controller bounds what a join finds, before a condition drops some of it.
+        # The summary counts the pairs that a join finds, before its condition drops some of them.
         pairs_tried=summary["rows_out"] if summary["rows_out"] > rows_out else None,
         index=index,
         reason=reason,

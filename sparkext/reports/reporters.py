@@ -1,6 +1,7 @@
-"""How task metrics reach the driver: by accumulator in classic sessions, by spooled files through Connect.
+"""Transport of task metrics to the driver: an accumulator in classic sessions, spooled files through Connect.
 
-Reporting never fails a query: what cannot be written is missing from the report, which says how many tasks it covers.
+Reporting never fails a query: metrics that cannot be written are missing from the report, which states how many tasks
+it covers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TaskReporter(Protocol):
-    """Carries metrics away from tasks."""
+    """Sends metrics from tasks."""
 
     def report(self, metrics: TaskMetrics) -> None:
         """Send the metrics of one finished task. Called in a worker."""
@@ -33,7 +34,7 @@ class TaskReporter(Protocol):
 
 
 class Reporter(TaskReporter, Protocol):
-    """Carries metrics from tasks (`report`) to the driver (`collect`)."""
+    """Sends metrics from tasks (`report`), and receives them on the driver (`collect`)."""
 
     def collect(self, session: SparkSession) -> list[TaskMetrics]:
         """Return the metrics of the last run. Called on the driver."""
@@ -41,14 +42,14 @@ class Reporter(TaskReporter, Protocol):
 
 
 class AccumulatorReporter:
-    """Metrics as values of a Spark accumulator: exact, and free of extra jobs."""
+    """Sends metrics by a Spark accumulator: complete, and without an additional job."""
 
     def __init__(self, session: SparkSession) -> None:
         """Register the accumulator."""
         from pyspark.accumulators import AccumulatorParam
 
         class LastRun(AccumulatorParam):  # type: ignore[type-arg]
-            """A list of metrics, all of one stage: a later run replaces an earlier one."""
+            """A list of metrics, all of one stage: a later run replaces an earlier run."""
 
             def zero(self, value: list[TaskMetrics]) -> list[TaskMetrics]:
                 return []
@@ -79,10 +80,10 @@ def _empty(accumulator: Any) -> None:
 
 
 class SpoolReporter:
-    """Metrics as small files in each node's artifact folder, read back by a job.
+    """Writes metrics to small files in each node's artifact folder, which a job reads.
 
-    Spark Connect has no accumulators. On a cluster the job reaches the nodes that Spark schedules it on, so the
-    report may miss some; the files go with the session.
+    Spark Connect has no accumulators. On a cluster, the job only reaches nodes on which Spark schedules its tasks, so
+    metrics of other nodes may be missing. Spark deletes the files with the session.
     """
 
     def __init__(self) -> None:
@@ -98,7 +99,7 @@ class SpoolReporter:
                 stream.write(metrics.to_json().encode())
 
     def collect(self, session: SparkSession) -> list[TaskMetrics]:
-        """Run a job that reads what the nodes have, and keep the last run."""
+        """Run a job that reads the files of the nodes, and return the metrics of the last run."""
         readers = 16
         rows = session.range(0, readers, 1, readers).mapInArrow(self._read, "metrics string").distinct().collect()
         return last_run(TaskMetrics.from_json(row["metrics"]) for row in rows)
@@ -116,7 +117,7 @@ class SpoolReporter:
 
 @dataclass(frozen=True)
 class FileReporter:
-    """Metrics as a file in the executor's local folder, where the task in the JVM picks it up. `run` names the run."""
+    """Writes metrics to a file in the executor's local folder, which the task in the JVM reads. `run` is the run id."""
 
     run: str
 

@@ -1,6 +1,7 @@
-"""The loads of the slots of a partitioned join, the heaviest first, as an SVG: by hash, as planned, as they ran.
+"""The partition loads of a partitioned join as an SVG, the heaviest first: by hash, as planned, and as they ran.
 
-Where rows streamed to slots, these are the first and the last interval, and all of them; below, the skew of each.
+If rows were streamed to partitions (`slots` in the code), the chart shows the first interval, the last interval and the
+whole run instead. A second chart shows the skew of each interval.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
     from sparkext.reports.slot_loads import SlotLoads
 
 _TOP, _BOTTOM, _HEIGHT = 34, 150, 178
-_LEGEND = 150  # pixels a name
+_LEGEND = 150  # pixels per name
 
 
 def drawn(loads: SlotLoads) -> str:
-    """The chart. One slot is worth none."""
+    """Return the charts, or an empty text for a single partition."""
     series = (
         ("first interval" if loads.skews else "by hash", loads.by_hash, GRAY),
         ("last interval" if loads.skews else "as planned", loads.planned, COLORS[0]),
@@ -36,7 +37,7 @@ def drawn(loads: SlotLoads) -> str:
 
 
 def _trajectory(skews: Sequence[float]) -> str:
-    """The skew of each interval, a step each. One is worth no chart."""
+    """Return a chart with the skew of each interval, or an empty text for less than two intervals."""
     most = max(skews, default=0.0)
     if len(skews) < 2 or most <= 0:
         return ""
@@ -46,7 +47,7 @@ def _trajectory(skews: Sequence[float]) -> str:
 
 
 def _axis(title: str, most: float, unit: str = "") -> list[str]:
-    """The title, and lines behind the values up to the largest."""
+    """Return the title, and grid lines up to the largest value."""
     step = decimal_step(most)
     parts = [text(LEFT - 70, _TOP - 16, title, weight=600)]
     for number in range(int(most / step) + 1):
@@ -59,7 +60,7 @@ def _height(value: float, most: float) -> float:
 
 
 def _steps(values: Sequence[float], most: float, color: str, name: str) -> str:
-    """A line with a step for each value: all have the same width."""
+    """Return a line with a step for each value, all of the same width."""
     if not values:
         return ""
     width = (RIGHT - LEFT) / len(values)

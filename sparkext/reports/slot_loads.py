@@ -1,4 +1,4 @@
-"""How the work of a partitioned join was dealt out: the loads of its slots by hash, as planned, and as they ran."""
+"""Partition loads of a partitioned join (`slots` in the code): by hash, as planned, and as they ran."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from sparkext.wording import counted
 
 
 def _built(index: Mapping[str, Any]) -> float:
-    """Return the seconds that a task has spent on an index: none, if another one had made it."""
+    """Return the seconds that a task has spent on an index, 0 if it reused an existing index."""
     return 0.0 if index["reused"] else float(index["seconds"])
 
 
 @dataclass(frozen=True)
 class SlotLoads:
-    """Seconds of each slot: by the hash of keys alone, as planned, and as its task took for the index and the join.
+    """Seconds of each partition: by key hash alone, as planned, and as its task took for the index and the join.
 
-    `moved` lines went to another slot for that, `split` ones to several. `took` lacks tasks that told nothing.
-    `cut`: into how many parts both sides were divided, where slots are units of a join matrix; behind them are
-    `owners`, see `plans.matrix`. `skews`: that of each interval, where rows streamed to slots; `by_hash` are the loads
-    of the first then, `planned` those of the last, and `took` is what a slot has worked for the lines of these, without
-    the time that it waited for rows.
+    `moved` buckets (`line` in the code) were assigned to another partition than by hash, `split` buckets to several.
+    `took` lacks tasks that reported nothing. `cut` is the grid shape, the numbers of parts of the probe and the build
+    side, if partitions are units of a join matrix; `owners` more partitions follow the units, see `plans.matrix`.
+    `skews` has the skew of each interval, if rows were streamed to partitions. Then `by_hash` are the loads of the
+    first interval, `planned` the loads of the last, and `took` is the time that each partition has worked, without the
+    time that it waited for rows.
     """
 
     by_hash: tuple[float, ...]
@@ -39,7 +40,7 @@ class SlotLoads:
 
     @classmethod
     def of(cls, planned: str, tasks: Sequence[TaskMetrics]) -> SlotLoads:
-        """Put together what the foreman has answered, as JSON, and what tasks have told."""
+        """Combine the answer of the load balancer, as JSON, with the metrics of the tasks."""
         told = json.loads(planned)
         if "streamed" in told:
             return cls._streamed(told["streamed"])
@@ -51,7 +52,7 @@ class SlotLoads:
 
     @classmethod
     def _streamed(cls, told: Mapping[str, Any]) -> SlotLoads:
-        """Read what was on the board of a run in the end."""
+        """Read the final state of a run's load table."""
         took = tuple(told["worked"])
         intervals = [tuple(loads) for loads in told["judged"]] or [took]
         shares = [len(slots) for slots in (told["interval"] or {"moved": {}})["moved"].values()]
@@ -60,7 +61,7 @@ class SlotLoads:
         return cls(intervals[0], intervals[-1], took, len(shares) - split, split, skews=skews)
 
     def __str__(self) -> str:
-        """Tell it in a sentence: skew is (max - min) / mean."""
+        """Return a sentence with the numbers of partitions and moved buckets, and the skew, (max - min) / mean."""
         if self.cut is not None:
             units = f"{self.cut[0]} × {self.cut[1]} units of a join matrix, probe and build rows"
             if self.owners:

@@ -1,4 +1,4 @@
-"""The figures of each batch of a streaming query, as operators observe them."""
+"""The figures of each batch of a streaming query, from the observed metrics of its operators."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PREFIX = "sparkext."
-"""Of the observed metrics of operators; then comes the operator's name."""
+"""Prefix of the names of observed metrics, followed by the operator's name."""
 
 
 def metrics_name(name: str, is_named: bool, token: str) -> str:
-    """Return what the observed metrics of an operator are called: with its token, where users have not named it."""
+    """Return the name of an operator's observed metrics, with its token unless the user has named the operator."""
     return f"{PREFIX}{name}" if is_named else f"{PREFIX}{name}.{token[:8]}"
 
 
 @dataclass(frozen=True)
 class JoinedBatch:
-    """One batch of one join: rows received in time, rows emitted, and the state after it."""
+    """One batch of one join: rows that were not late, emitted rows, and the state after the batch."""
 
     left_rows: int
     right_rows: int
@@ -29,8 +29,12 @@ class JoinedBatch:
 
 @dataclass(frozen=True)
 class OrderedBatch:
-    """One batch of one `ordered`: rows received, and late rows, of these or in addition to them; rows emitted, and
-    merged ones among them; rows of keys that another slot has now; the state after it, and the number of new tables.
+    """One batch of one `ordered`.
+
+    `rows` are the received rows; `late_rows` are late rows, among them or in addition to them. `rows_out` are the
+    emitted rows, `merged_rows` those of them that were merged. `moved_rows` are waiting rows whose keys have been
+    assigned to another partition. `state_rows`, `state_bytes` and `segments` are the state after the batch. `tables` is
+    the number of new assignments.
     """
 
     rows: int
@@ -46,7 +50,7 @@ class OrderedBatch:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of a query. `operators` by their names; `watermark` as Spark writes it, None without one."""
+    """One batch of a query. `operators` has figures by operator name; `watermark` is Spark's text, None without one."""
 
     number: int
     seconds: float

@@ -1,4 +1,4 @@
-"""The operators of a streaming query as HTML, for notebooks: tables, and each batch's time and state, drawn."""
+"""The operators of a streaming query as HTML, for notebooks: tables, and charts of the time and state of each batch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _TOP, _HEIGHT, _GAP = 34, 96, 44
 
 
 def laid_out(tables: str, operators: Iterable[str], batches: Sequence[Batch]) -> str:
-    """Return tables, as text, and a chart of each operator as one element of a page."""
+    """Return `tables`, a text, and a chart of each operator as one element of a page."""
     charts = "".join(_drawn(batches, name) for name in operators)
     table = f'<pre style="font:12px ui-monospace,monospace;background:none;margin:0 0 10px">{escape(tables)}</pre>'
     return f'<div style="max-width:1200px">{table}{charts}</div>'
 
 
 def _drawn(batches: Sequence[Batch], name: str) -> str:
-    """The time of each batch above, the rows of state behind it below; nothing for a single batch."""
+    """Return a chart of the time of each batch, and of the rows of state after it; an empty text for a single batch."""
     batches = [batch for batch in batches if name in batch.operators]
     if len(batches) < 2:
         return ""

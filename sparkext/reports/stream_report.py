@@ -15,9 +15,9 @@ from sparkext.wording import counted, size
 
 @dataclass(frozen=True, repr=False)
 class StreamReport:
-    """The last batches of a query, as many as Spark keeps (`spark.sql.streaming.numRecentProgressUpdates`).
+    """The last batches of a query; `spark.sql.streaming.numRecentProgressUpdates` limits their number.
 
-    Printed it is a table; a notebook shows it with the time and the state of each batch.
+    Printed, it is a table. A notebook shows it with charts of the time and the state of each batch.
     """
 
     batches: tuple[Batch, ...]
@@ -36,7 +36,7 @@ class StreamReport:
         return str(self)
 
     def __str__(self) -> str:
-        """Return a table for each kind of operator, and a line on the batches."""
+        """Return a table for each type of operator, and a line about the batches."""
         told = {name: self.of(name) for name in self.operators}
         lines: list[str] = []
         for kind, header in _HEADERS.items():
@@ -46,7 +46,7 @@ class StreamReport:
 
     @property
     def summary(self) -> str:
-        """How many batches there were, what they took, and up to when they are known to be whole."""
+        """The range of batches, their median time, the time of the last batch, and its watermark."""
         seconds = [batch.seconds for batch in self.batches]
         last = self.batches[-1]
         told = f"batches {self.batches[0].number} to {last.number}: {statistics.median(seconds):.2f} s each (median),"
@@ -59,7 +59,7 @@ class StreamReport:
 
 
 def stream_report(progress: Iterable[Any]) -> StreamReport:
-    """Read progress updates as PySpark gives them. Those of no batch, or without operators, are left out."""
+    """Read PySpark's progress updates, without updates that have no metrics of this package's operators."""
     batches = []
     for update in progress:
         told = {
@@ -75,7 +75,7 @@ def stream_report(progress: Iterable[Any]) -> StreamReport:
 
 
 def _told(row: Mapping[str, Any]) -> JoinedBatch | OrderedBatch | None:
-    """Return what an operator has told, if it has told anything."""
+    """Return the figures of an operator, None if its metrics are null or have other names."""
     for kind in _HEADERS:
         names = [field.name for field in fields(kind)]
         if names == [*row] and None not in row.values():

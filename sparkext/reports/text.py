@@ -30,28 +30,28 @@ _LEFT_ALIGNED = (0, 4)
 
 
 def laid_out(report: PipelineRun) -> str:
-    """A table of the operators, and a line on the tasks."""
+    """Return a table of the operators, a line about the tasks, further lines, and the notes."""
     lines = table([_HEADER, *(_cells(join) for join in report.joins)], _LEFT_ALIGNED)
     told = [*files_told(report), *builds_told(report), *slots_told(report), *orders_told(report)]
     return "\n".join([*lines, tasks_told(report), *told, *report.notes])
 
 
 def table(rows: Sequence[tuple[str, ...]], left_aligned: Container[int]) -> list[str]:
-    """The lines of a table; the first of the rows is its header, `left_aligned` are numbers of columns."""
+    """Return the lines of a table. The first row is its header; `left_aligned` has indexes of columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     header, *lines = (_line(row, widths, left_aligned) for row in rows)
     return [header, "  ".join("-" * width for width in widths), *lines]
 
 
 def tasks_told(report: PipelineRun) -> str:
-    """How many tasks there were, and what they took."""
+    """Return a line with the number of tasks, their input rows, and their peak memory."""
     rows_in = sum(task.rows_in for task in report.tasks)
     peak = max((task.peak_rss_bytes for task in report.tasks), default=0)
     return f"{counted(len(report.tasks), 'task')}, {rows_in:,} rows in, peak worker memory {size(peak)}"
 
 
 def files_told(report: PipelineRun) -> list[str]:
-    """What workers have read of the probe side themselves: one sentence, or none."""
+    """Return a sentence on the files of the probe side that workers have read themselves, or none."""
     scan = report.scan
     if scan is None:
         return []
@@ -62,7 +62,7 @@ def files_told(report: PipelineRun) -> list[str]:
 
 
 def builds_told(report: PipelineRun) -> list[str]:
-    """What pipelines of their own have made, the probe side and the build sides: a line each."""
+    """Return the lines about pipelines that derived the probe side or build sides."""
     return [
         *(f"probe side: {line}" for line in report.tasks[0].source),
         *(f"build side of {join.operator}: {line}" for join in report.joins for line in join.made_by),
@@ -70,12 +70,12 @@ def builds_told(report: PipelineRun) -> list[str]:
 
 
 def slots_told(report: PipelineRun) -> list[str]:
-    """How the work of a partitioned join was dealt out: one sentence, or none."""
+    """Return a sentence on the partition loads of a partitioned join, or none."""
     return [] if report.slots is None else [str(report.slots)]
 
 
 def orders_told(report: PipelineRun) -> list[str]:
-    """In which orders joins ran other than that of the query, and on fewer build rows: sentences, by their numbers."""
+    """Return sentences on joins that ran in another order than the query's, or on reduced build sides."""
     of_all = f"of {counted(len(report.tasks), 'task')}"
     orders = Counter(tuple(task.order) for task in report.tasks if task.order)
     reduced = Counter(told for task in report.tasks for told in task.reduced)

@@ -1,4 +1,4 @@
-"""Headroom and budgets over the time of a run, as an SVG."""
+"""The timeline of a run: headroom and budgets over time, as an SVG."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _HEADROOM_PANEL, _BUDGET_PANEL = (34, 140), (198, 328)
 _HEIGHT = 364
-_COLUMNS = 172  # so many points a line: one every 4.5 pixels
+_COLUMNS = 172  # points per line: one every 4.5 pixels
 _LABEL_HEIGHT = 13
 _FEW = 24
 
 
 @dataclass(frozen=True)
 class _Column:
-    """What was decided within one column of pixels: the middle one, and the extremes."""
+    """The values within one column of pixels: their mean time, minimum, median and maximum."""
 
     seconds: float
     low: float
@@ -35,7 +35,7 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Panel:
-    """Where values of one kind lie on the page: `height` maps a value to its share of the panel."""
+    """An area of the page with one scale: `height` maps a value to its share of the panel's height."""
 
     top: int
     bottom: int
@@ -50,7 +50,7 @@ class _Panel:
 
 
 def drawn(report: PipelineRun) -> str:
-    """The timeline, or a sentence on why there is none."""
+    """Return the timeline, or a sentence with the reason why there is none."""
     start = report.started
     headroom: list[tuple[float, float]] = []
     budgets: list[list[tuple[float, float]]] = [[] for _ in report.joins]
@@ -72,7 +72,7 @@ def drawn(report: PipelineRun) -> str:
 
 
 def _columns(points: list[tuple[float, float]], span: float) -> list[_Column]:
-    """Gather points that would lie on the same column of the page; few points stay as they are."""
+    """Aggregate points in the same column of pixels. At most `_COLUMNS` points are returned unchanged."""
     by_column: dict[int, list[tuple[float, float]]] = {}
     for place, point in enumerate(sorted(points)):
         column = place if len(points) <= _COLUMNS else int(max(point[0], 0) / span * (_COLUMNS - 1))
@@ -102,10 +102,10 @@ def _headroom_panel(columns: list[_Column], span: float, joins: Sequence[JoinRep
         parts += grid_line(panel.y(step * number), size(step * number).replace(".0 ", " ") if number else "0")
     parts.append(_band(panel, columns, GRAY))
     parts.append(_line(panel, [(column.seconds, column.low) for column in columns], GRAY, "free memory"))
-    if size(lowest.low) == least:  # and not one of the decisions that were not kept
+    if size(lowest.low) == least:  # otherwise the minimum was at a decision that was not recorded
         x, y = panel.x(lowest.seconds), panel.y(lowest.low)
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{GRAY}"/>')
-        # Nothing lies below the lowest point.
+        # The label fits below the lowest point, because the curve is nowhere lower.
         parts.append(text(min(max(x, LEFT + 40), RIGHT - 40), y + 17, f"lowest {least}", "middle"))
     return parts
 
@@ -134,12 +134,12 @@ def _budget_panel(operators: list[list[_Column]], span: float, joins: Sequence[J
 
 
 def color_of(operator: int) -> str:
-    """The colour of an operator's line."""
+    """Return the colour of an operator's line."""
     return COLORS[operator % len(COLORS)]
 
 
 def _spread(ends: list[tuple[float, int]], top: float, bottom: float) -> list[tuple[float, int]]:
-    """Move labels that would lie on each other apart, within the panel as far as there is room."""
+    """Move overlapping labels apart, within the panel if they fit."""
     placed: list[tuple[float, int]] = []
     for y, number in sorted(ends):
         placed.append((max(y, placed[-1][0] + _LABEL_HEIGHT) if placed else y, number))
@@ -161,20 +161,20 @@ def _time_axis(span: float, start: float) -> list[str]:
 
 
 def _log_ticks(least: float, most: float) -> list[float]:
-    """Powers of ten between the two, with twice and five times these where there are few."""
+    """Return the powers of ten between two values, and 2 and 5 times these if the range is less than 50-fold."""
     powers = [10.0**power for power in range(math.floor(math.log10(least)), math.floor(math.log10(most)) + 1)]
     factors = (1, 2, 5) if most / least < 50 else (1,)
     return [factor * power for power in powers for factor in factors if least <= factor * power <= most]
 
 
 def _byte_steps(highest: float) -> tuple[float, int]:
-    """A power of two, and how many of it reach the value: two to four."""
+    """Return a power of two as the step of an axis, and the number of steps that reach the value, at most four."""
     step = 2.0 ** math.ceil(math.log2(max(highest, 4) / 4))
     return step, math.ceil(max(highest, 1) / step)
 
 
 def _band(panel: _Panel, columns: list[_Column], color: str) -> str:
-    """What lies between the extremes of each column."""
+    """Return the area between the minimum and the maximum of each column."""
     if len(columns) < 2 or all(column.low == column.high for column in columns):
         return ""
     above = [f"{panel.x(column.seconds):.1f} {panel.y(column.high):.1f}" for column in columns]
@@ -183,7 +183,7 @@ def _band(panel: _Panel, columns: list[_Column], color: str) -> str:
 
 
 def _line(panel: _Panel, points: list[tuple[float, float]], color: str, named: str) -> str:
-    """A line, and a dot for each point where there are few."""
+    """Return a line, with a dot for each point if there are at most `_FEW` points."""
     places = [(panel.x(seconds), panel.y(value)) for seconds, value in points]
     path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{color}"/>' for x, y in places)

@@ -1,1 +1,1 @@
-"""What flows through a pipeline: sets of rows, morsels, conditions on them."""
+"""The data of a pipeline: sets of rows, morsels, and expressions evaluated on them."""

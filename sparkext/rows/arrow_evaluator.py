@@ -1,8 +1,8 @@
-"""Evaluates expressions over rows of a pipeline, whole columns at a time, as Spark does row by row.
+"""Evaluates expressions over rows of a pipeline, whole columns at a time, with the results of Spark's row by row.
 
-Nothing is compiled for an expression: Arrow's and numpy's functions, and kernels that are there. What Spark would not
-look at in a row, because of what it has seen before, cannot fail there: all is computed for all rows, and a mask tells
-where a part has failed (see `rows.vectors`). It covers what `plans.evaluators.ARROW` names.
+Nothing is compiled for an expression: it is evaluated by functions of Arrow and numpy, and by existing kernels. Every
+part is computed for all rows, and a mask records where it has failed. Failures count only in rows in which Spark would
+have evaluated the part (see `rows.vectors`). The operators in `plans.evaluators.ARROW` are supported.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from sparkext.rows.vectors import (
 
 
 class ExpressionError(ArithmeticError):
-    """Expression number `expression` of those that were asked for has no value in row number `row` of the set."""
+    """The expression with index `expression` of a request fails on row `row` of the set."""
 
     def __init__(self, expression: int, row: int) -> None:
         super().__init__(f"expression {expression} fails on row {row}")
@@ -57,12 +57,12 @@ class ExpressionError(ArithmeticError):
 
 
 def holds(condition: Expression, rows: RowSet) -> BoolArray:
-    """Return bool[rows.length]: where the condition is true. Null counts as false, as in every join condition.
+    """Return bool[rows.length]: whether the condition is true. Null counts as false, as in every join condition.
 
     Raises
     ------
     ExpressionError
-        It fails on a row.
+        The condition fails on a row.
     """
     evaluation = _Evaluation(rows, [condition])
     computed = evaluation.vectors()
@@ -77,16 +77,16 @@ def values(node: Expression, rows: RowSet) -> pa.Array:
 
 
 def columns(nodes: Sequence[Expression], rows: RowSet) -> list[pa.Array]:
-    """Return the values of expressions for these rows, in the Arrow types of theirs. What they share is computed once.
+    """Return the values of expressions for these rows, in their Arrow types. Common subexpressions are computed once.
 
-    Texts have offsets as wide as the columns that they come from: of a morsel these may be large strings.
+    Strings have offsets of the same width as their source columns; columns of a morsel may be large strings.
 
     Raises
     ------
     ExpressionError
-        One fails on a row.
+        An expression fails on a row.
     VarBytesOverflowError
-        The texts of a column exceed what one batch can hold.
+        The strings of a column exceed the capacity of one batch.
     """
     evaluation = _Evaluation(rows, nodes)
     computed = evaluation.vectors()
@@ -102,7 +102,7 @@ def _kind(node: Expression) -> Any:
 
 
 class _Evaluation:
-    """One run of expressions over one set of rows."""
+    """One evaluation of expressions over one set of rows."""
 
     def __init__(self, rows: RowSet, nodes: Sequence[Expression]) -> None:
         self._rows, self._nodes = rows, nodes
@@ -112,9 +112,9 @@ class _Evaluation:
         self._gathered: dict[ColumnRef, pa.Array] = {}
 
     def vectors(self) -> dict[int, Vector]:
-        """Compute all but columns, by their numbers.
+        """Compute all expressions except columns, by index.
 
-        Raises `ExpressionError` for the first that fails, at its first row.
+        Raises `ExpressionError` for the first expression that fails, at the first row on which it fails.
         """
         with np.errstate(all="ignore"):
             vectors = {number: self.vector(node) for number, node in enumerate(self._nodes) if node.op != "column"}
@@ -124,7 +124,7 @@ class _Evaluation:
         return vectors
 
     def vector(self, node: Expression) -> Vector:
-        """Compute one, or take what has been computed of it before."""
+        """Compute a node, or return the vector that was computed for it before."""
         if node not in self._shared:
             return self._computed(node)
         if node not in self._known:
@@ -132,7 +132,7 @@ class _Evaluation:
         return self._known[node]
 
     def column(self, node: Expression) -> pa.Array:
-        """Return a column as it is emitted."""
+        """Return a column in the type in which it is emitted."""
         return cast_key(self._gather(node), arrow_key_type(_kind(node)))
 
     def _gather(self, node: Expression) -> pa.Array:
@@ -184,14 +184,14 @@ class _Evaluation:
 
     def _is_null(self, tested: Expression) -> Vector:
         if tested.op == "column":
-            # Of any type.
+            # The column may have any type.
             valid = validity(self._gather(tested))
             return Vector(np.zeros((), np.bool_) if valid is None else ~valid.view(np.bool_))
         vector = self.vector(tested)
         return Vector(np.zeros((), np.bool_) if vector.known is None else ~vector.known, None, vector.failed)
 
     def _connected(self, node: Expression) -> Vector:
-        """AND and OR: one part after the other, each where those before have not decided."""
+        """AND and OR: each operand counts in the rows that the operands before it have not decided."""
         result = self.vector(node.args[0])
         for argument in node.args[1:]:
             result = (both_hold if node.op == "and" else one_holds)(result, self.vector(argument))
@@ -237,15 +237,16 @@ _OF_NUMBERS: dict[str, Callable[..., Vector]] = {
 
 
 def told_values(node: Expression, rows: RowSet, row: int) -> str:
-    """Return `failing_values` as the message of a `ConditionError` tells them to the JVM."""
+    """Return `failing_values` as JSON, for the message in which a `ConditionError` reports them to the JVM."""
     return json.dumps(failing_values(node, rows, row))
 
 
 def failing_values(node: Expression, rows: RowSet, row: int) -> dict[str, int | str | bool]:
-    """Return what an expression reads in a row, from which the extension finds Spark's own error: see `PairCondition`.
+    """Return the values that an expression reads in a row; the extension derives Spark's error from them.
 
-    By source and column: numbers as integers, floats as their bits and decimals as their unscaled digits; texts as
-    hexadecimal digits of their bytes; true for what only a null test looks at. What is null is left out.
+    Keys are "source.column". Integers are numbers, floats their bits, decimals their unscaled digits, strings the
+    hexadecimal digits of their bytes; columns that only a null test reads are true. Nulls are omitted. See
+    `PairCondition`.
     """
     picked = rows.slice(row, 1)
     read: dict[str, int | str | bool] = {}
@@ -266,12 +267,12 @@ def failing_values(node: Expression, rows: RowSet, row: int) -> dict[str, int | 
 
 
 def literal_array(text: str | None, target: pa.DataType, length: int) -> pa.Array:
-    """Return a literal as a column."""
+    """Return a literal as a column of `length` equal values."""
     return pa.array([text], pa.string()).cast(_parsed(target)).cast(target).take(pa.array(np.zeros(length, np.int32)))
 
 
 def _parsed(target: pa.DataType) -> pa.DataType:
-    """Return the type in which a literal of `target` is written: numbers of their unit where that is not plain text."""
+    """Return the type as which a literal of `target` is parsed: dates and times are numbers of their unit."""
     if pa.types.is_date(target):
         return pa.int32()
     if pa.types.is_timestamp(target) or pa.types.is_time(target) or pa.types.is_duration(target):

@@ -1,4 +1,4 @@
-"""Rows that stand for none: they have a value in every column, as Spark reads those that are declared not null."""
+"""Placeholder rows without nulls, which Spark can also read in columns that are declared not null."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 def blank_row(schema: pa.Schema) -> pa.RecordBatch:
-    """Return one row of zeros, empty texts and empty lists."""
+    """Return one row of zeros, empty strings and empty lists."""
     arrays = [_blank(kind) for kind in schema.types]
     return pa.RecordBatch.from_arrays(arrays, names=schema.names)
 

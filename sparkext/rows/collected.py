@@ -1,7 +1,7 @@
-"""Rows that several threads read: kept in memory while they are little beside what is free, else in files.
+"""Rows that several threads read: kept in memory while they are small compared with free memory, else spilled to files.
 
-The files have no names, so that none is left however a process ends, and lie mapped: their pages are the system's to
-take back. Each thread writes one of its own, and they are put in order when all have come.
+The files have no names, so that none remains, however a process ends. They are memory-mapped, so that the system can
+reclaim their pages. Each thread writes its own file; batches are ordered after all have been read.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from sparkext.rows.morsels import MAX_MORSEL_BYTES
 from sparkext.storage.paced_writes import PacedWriter
 
 Place = tuple[int, int]
-"""Where a batch belongs among all of them."""
+"""The position of a batch in the order of all batches."""
 
 _READING = 3
-"""Memory that it takes to read rows, as a multiple of what they take in the end: Arrow doubles buffers as they grow."""
+"""Peak memory of reading rows, as a multiple of their final size: Arrow doubles buffers as they grow."""
 
 
 class CollectedRows:
-    """Gathers batches from several threads into a table in the order of their places.
+    """Gathers batches from several threads into a table in the order of their positions.
 
-    `check(rows, bytes)` is told what has come so far, and may raise. `most()`: bytes to keep in memory at most, None
-    without limit, asked whenever a batch has come; what is more goes to files in `folder`.
+    `check(rows, bytes)`: called with the totals so far; may raise. `most()`: maximum bytes to keep in memory, None for
+    no limit; called for each batch. Above this limit all batches are written to files in `folder`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CollectedRows:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait until there is memory to read some more rows beside those that other threads are reading."""
+        """Wait until there is memory for reading rows, in addition to the rows that other threads are reading."""
         with self._lock:
             self._lock.wait_for(self._has_room)
             self._readers += 1
@@ -78,7 +78,7 @@ class CollectedRows:
                 self._lock.notify_all()
 
     def add(self, place: Place, batch: pa.RecordBatch) -> None:
-        """Keep one more batch."""
+        """Store one more batch."""
         with self._lock:
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
@@ -98,13 +98,13 @@ class CollectedRows:
             file.write(*moved.popleft())
 
     def _has_room(self) -> bool:
-        """One thread may always read. Before the first rows have come they are taken for as large as they may be."""
+        """One thread may always read. Until the first batch has been read, batches are assumed to have maximum size."""
         most = self._most() if self._readers else None
         largest = MAX_MORSEL_BYTES if self._largest is None else self._largest
         return most is None or (self._readers + 1) * largest * _READING <= most
 
     def table(self, schema: pa.Schema) -> pa.Table:
-        """Return all rows; those in files are mapped."""
+        """Return all rows in order; rows in files are memory-mapped."""
         found = list(self._kept)
         for file in self._files.values():
             found.extend(file.batches())
@@ -112,7 +112,7 @@ class CollectedRows:
         return pa.Table.from_batches([batch for _, batch in found], schema)
 
     def _file(self, schema: pa.Schema) -> _RowFile:
-        """Return the file of this thread."""
+        """Return the file of the current thread."""
         thread = threading.get_ident()
         if thread not in self._files:
             self._files[thread] = _RowFile(self._open.enter_context(unnamed_file(self._folder)), schema)
@@ -138,12 +138,12 @@ class _RowFile:
 
 
 def unnamed_file(folder: Path | None) -> PacedWriter:
-    """Open a new file on the disk of this folder, which is gone as soon as it is neither open nor mapped."""
+    """Open a new unnamed file on the disk of this folder; it is deleted when it is neither open nor mapped."""
     return PacedWriter(tempfile.TemporaryFile(dir=folder, buffering=0))
 
 
 def mapped(stream: PacedWriter) -> pa.Buffer:
-    """Map all that was written to a file, which may be closed then."""
+    """Map the contents of a file, which may be closed afterwards."""
     stream.sync()
     with mapping("what was read of a build side"):
         return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))

@@ -1,4 +1,4 @@
-"""What Spark compresses on its way to Python (`spark.sql.execution.arrow.compression.codec`)."""
+"""Batches that Spark compresses when it sends them to Python (`spark.sql.execution.arrow.compression.codec`)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 def decompressed(batches: Iterable[T]) -> Iterator[T]:
-    """Yield what comes from Spark, and say what is wrong where Arrow cannot read what Spark compresses.
+    """Yield the batches from Spark, and explain the error if Arrow cannot decompress them.
 
     Raises
     ------
     EnvironmentProblemError
-        In place of an OSError of Arrow's: Spark's LZ4 has no frame where there is nothing to compress.
+        Replaces an OSError of Arrow: Spark's LZ4 writes no frame if there is nothing to compress.
     """
     try:
         yield from batches

@@ -1,4 +1,4 @@
-"""Columns as one array each, also where their strings are more bytes than 32-bit offsets reach."""
+"""Columns as one array each, even if their strings exceed the range of 32-bit offsets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sparkext.kernels.gather import MAX_VAR_BYTES
 
 
 def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
-    """Return a column as one array, strings with 64-bit offsets where 32 bits do not reach.
+    """Return a column as one array, with 64-bit string offsets if 32 bits do not suffice.
 
     Raises
     ------
     BuildSideTooLargeError
-        It has more nested elements, or bytes of nested text, than one array can hold.
+        The column has more nested elements, or bytes of nested strings, than one array can hold.
     """
     if isinstance(column, pa.Array):
         return column
@@ -23,7 +23,7 @@ def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
     wide = needs_wide_offsets(column)
     try:
         return (column.cast(wide_type(column.type)) if wide else column).combine_chunks()
-    except pa.ArrowInvalid as error:  # offsets overflow, of which only those of strings have a wide spelling here
+    except pa.ArrowInvalid as error:  # offsets overflow; only columns of strings can be widened here
         raise BuildSideTooLargeError(
             f"{f'column {name!r}' if name else 'a column'} of type {column.type} holds more than 2^31 nested elements"
             " or bytes, which one Arrow array cannot. Select fewer columns or filter the build side."
@@ -31,14 +31,14 @@ def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
 
 
 def in_one_piece(table: pa.Table) -> pa.Table:
-    """Return a table whose columns are one array each."""
+    """Return a table in which each column is one array."""
     columns = [contiguous(column) for column in table.columns]
     fields = [field.with_type(column.type) for field, column in zip(table.schema, columns, strict=True)]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
 def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Return whether one array of all rows holds, or would hold, more bytes than 32-bit offsets reach."""
+    """Return whether one array of all rows has, or would have, more bytes than 32-bit offsets can address."""
     if isinstance(column, pa.Array):
         return bool(pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type))
     wide = wide_type(column.type)
@@ -46,7 +46,7 @@ def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def wide_type(arrow_type: pa.DataType) -> pa.DataType | None:
-    """Return the type of the same strings with 64-bit offsets, None where these have none of 32 bits."""
+    """Return the type of the same strings with 64-bit offsets, None if the type has no 32-bit string offsets."""
     if pa.types.is_string(arrow_type):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary(arrow_type) else None

@@ -1,11 +1,11 @@
-"""Arithmetic of decimals, exact as Spark's: on machine words where the extremes of a batch prove that nothing
-overflows, else on Python's integers.
+"""Arithmetic of decimals, exact as in Spark: on machine words if the extremes of a batch prove that nothing overflows,
+else on Python integers.
 
     l_extendedprice * (1 - l_discount)      90104..10494950 at scale 2
                                           * 90..100         at scale 2, from 1.00 - 0.00..0.10
                                           = 8109360..1049495000 at scale 4: fits a word, and the result's type
 
-The exact result is rounded half up to the scale of the type. Where the type has no room for it, it is null or an error.
+The exact result is rounded half up to the scale of its type. If it exceeds the precision, it is null or an error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INTERVALS: dict[str, Callable[[Interval, Interval], Interval]] = {
 
 
 def interval_of(op: str, one: Interval, other: Interval) -> Interval:
-    """Return where sums, differences or products of numbers within these bounds lie."""
+    """Return bounds of sums, differences or products of numbers within the given bounds."""
     return _INTERVALS[op](one, other)
 
 
@@ -60,7 +60,7 @@ def decimal_sum(node: Expression, left: Vector, right: Vector) -> Vector:
 
 
 def decimal_quotient(node: Expression, left: Vector, right: Vector) -> Vector:
-    """Divide decimals: null, or an error, where the divisor is 0."""
+    """Divide decimals: null, or an error, if the divisor is 0."""
     divisor, known, failed = _divisor(node, left, right)
     places = node.scale - node.args[0].scale + node.args[1].scale
     more, others = max(places, 0), max(-places, 0)
@@ -80,7 +80,7 @@ def decimal_quotient(node: Expression, left: Vector, right: Vector) -> Vector:
 
 
 def decimal_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
-    """Return what division leaves of decimals, with the sign of the dividend; of `pmod`, (r + n) % n where r < 0."""
+    """Return remainders of decimals, with the sign of the dividend; for `pmod`, (r + n) % n if r < 0."""
     divisor, known, failed = _divisor(node, left, right)
     scale = max(argument.scale for argument in node.args)
     more, others = (scale - argument.scale for argument in node.args)
@@ -90,7 +90,7 @@ def decimal_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
         return (-below, below) if max(more, others) <= _MOST_PLACES and above + 2 * below <= _WORD else None
 
     def computed(one: AnyArray, other: AnyArray) -> AnyArray:
-        # Of arrays without dimensions numpy makes integers, which it takes for machine words.
+        # numpy turns zero-dimensional results into Python integers, and treats these as machine words.
         above, below = np.atleast_1d(_shifted(one, more), _shifted(other, others))
         rest = _rest(above, below)
         if node.op == "pmod":
@@ -102,7 +102,7 @@ def decimal_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
 
 
 def _divisor(node: Expression, left: Vector, right: Vector) -> tuple[Vector, Mask, Mask]:
-    """Return a divisor without zeros, and where a division by it is known and fails. Spark looks at it first."""
+    """Return a divisor without zeros, and masks of known and failed rows. Spark evaluates the divisor first."""
     zero = np.asarray(right.data == 0, dtype=np.bool_)
     divides = right.known if node.checked else both(right.known, ~zero)
     known = both(left.known, divides)
@@ -114,13 +114,13 @@ def _divisor(node: Expression, left: Vector, right: Vector) -> tuple[Vector, Mas
 
 
 def _rest(above: AnyArray, below: AnyArray) -> AnyArray:
-    """Return what remains of a division towards zero."""
+    """Return the remainder of a division that truncates towards zero."""
     size = np.abs(above) % np.abs(below)
     return np.asarray(np.where(above < 0, -size, size), dtype=above.dtype)
 
 
 def decimal_rounded(node: Expression, given: Vector) -> Vector:
-    """Round decimals to as many places as the literal says: half up or half to even; `floor` and `ceil` to none."""
+    """Round decimals to the places in the literal, half up or half to even; `floor` and `ceil` to scale 0."""
     scale = node.args[0].scale
     places = int(node.args[1].text or "") if len(node.args) > 1 else 0
     if places >= scale:
@@ -132,7 +132,7 @@ def decimal_rounded(node: Expression, given: Vector) -> Vector:
 
 
 def places_dropped(data: AnyArray, places: int) -> AnyArray:
-    """Return digits without their last ones."""
+    """Return digits without their last `places` ones, truncated towards zero."""
     unit = 10**places
     if data.dtype != object and places > _MOST_PLACES:
         return np.zeros_like(data)
@@ -146,7 +146,7 @@ def places_dropped(data: AnyArray, places: int) -> AnyArray:
 def decimal_sign(op: str, given: Vector) -> Vector:
     """Return negated or absolute decimals."""
     low, high = given.bounds
-    # The smallest word has no counterpart.
+    # The negation of the smallest word does not fit a word.
     data = given.data if _fits_word((low, high)) else given.data.astype(object)
     within = (-high, -low) if op == "negate" else (max(low, -high, 0), _largest((low, high)))
     signed = np.asarray((np.negative if op == "negate" else np.abs)(data), dtype=data.dtype)
@@ -154,12 +154,12 @@ def decimal_sign(op: str, given: Vector) -> Vector:
 
 
 def to_decimal(node: Expression, given: Vector) -> Vector:
-    """Return decimals or integers as decimals of another type."""
+    """Convert decimals or integers to decimals of another type."""
     return _fitted(node, replace(given, data=_as_int64(given.data)), node.args[0].scale)
 
 
 def unscaled(given: Vector) -> Vector:
-    """Return the digits of decimals that fit words."""
+    """Return the unscaled digits of decimals that fit words."""
     return replace(given, data=_as_int64(given.data))
 
 
@@ -168,11 +168,11 @@ def _as_int64(data: AnyArray) -> AnyArray:
 
 
 def to_double(given: Vector, scale: int) -> Vector:
-    """Return the doubles that are next to decimals, as Java finds them."""
+    """Return the doubles nearest to decimals, as Java computes them."""
     data = given.data
     if data.dtype != object and scale <= _MOST_EXACT_POWER and _largest(given.bounds) <= _EXACT_DOUBLES:
         return Vector(data.astype(np.float64) / float(10**scale), given.known, given.failed)
-    # Python rounds the quotient of two integers only once, too.
+    # Python, too, rounds the quotient of two integers only once.
     return Vector((data.astype(object) / 10**scale).astype(np.float64), given.known, given.failed)
 
 
@@ -182,10 +182,11 @@ def _computed(
     left: Vector,
     right: Vector,
 ) -> tuple[AnyArray, Interval | None]:
-    """Compute, and return bounds of the result if they are known.
+    """Compute a result, and return its bounds if they are known.
 
-    `on_words` tells these if nothing leaves a word on the way from arguments within some bounds: those that there are,
-    or those of the values. Else Python's integers, of any length, take the place of words.
+    `on_words`: given bounds of the arguments, returns bounds of the result, or None if an intermediate value may exceed
+    a word. It is tried with the known bounds, then with the extremes of the values. If both fail, Python integers of
+    any length are used.
     """
     if left.data.dtype != object and right.data.dtype != object:
         within = on_words(left.bounds, right.bounds)
@@ -197,7 +198,7 @@ def _computed(
 
 
 def _fitted(node: Expression, exact: Vector, scale: int) -> Vector:
-    """Return numbers of this scale as the node's type has them."""
+    """Convert exact results with this scale to the node's type."""
     assert node.type is not None, "decimals have a type"
     vector = exact
     if node.scale > scale:
@@ -217,7 +218,7 @@ def _fitted(node: Expression, exact: Vector, scale: int) -> Vector:
 
 
 def _narrowed(vector: Vector) -> Vector:
-    """Return numbers as words again if all of them fit."""
+    """Convert Python integers to words if all of them fit."""
     if vector.data.dtype != object:
         return vector
     bounds = extremes(vector.data)
@@ -226,7 +227,7 @@ def _narrowed(vector: Vector) -> Vector:
 
 
 def _raised(vector: Vector, places: int) -> Vector:
-    """Return numbers with this many more places behind the point."""
+    """Return numbers with `places` more decimal places."""
     bounds = _scaled(vector.bounds, places)
     if vector.data.dtype != object and not _fits_word(bounds):
         vector = vector.measured()
@@ -236,7 +237,7 @@ def _raised(vector: Vector, places: int) -> Vector:
 
 
 def _half_up(data: AnyArray, unit: int) -> AnyArray:
-    """Away from zero."""
+    """Round ties away from zero."""
     size = (np.abs(data) + unit // 2) // unit
     return np.where(data < 0, -size, size)
 
@@ -257,19 +258,19 @@ _ROUNDING: dict[str, _Rounding] = {
 
 
 def _rounded(vector: Vector, places: int, rounding: _Rounding = _half_up) -> Vector:
-    """Return numbers with this many places less."""
+    """Return numbers with `places` fewer decimal places."""
     unit = 10**places
     data = vector.data
     if data.dtype != object and _largest(vector.bounds) + 2 * unit > _WORD:
         data = data.astype(object)
     low, high = vector.bounds
-    # Of an array without dimensions numpy makes an integer, which it takes for a machine word.
+    # numpy turns zero-dimensional results into Python integers, and treats these as machine words.
     rounded = rounding(data.reshape(-1), unit).reshape(data.shape)
     return replace(vector, data=rounded, within=(low // unit - 1, high // unit + 1))
 
 
 def _applied(ufunc: Any, one: AnyArray, other: AnyArray) -> AnyArray:
-    """Apply a function, words in memory from Arrow's pool."""
+    """Apply a function; arrays of words are allocated from Arrow's memory pool."""
     if one.dtype == object or one.ndim == other.ndim == 0:
         return np.asarray(ufunc(one, other), dtype=one.dtype)
     return np.asarray(ufunc(one, other, out=allocate((one if one.ndim else other).size, np.int64)))

@@ -1,4 +1,4 @@
-"""Turns an expression into the two functions that a nested loop compiles (see `kernels.nested_loop`).
+"""Translates an expression into the two functions that a nested loop compiles (see `kernels.nested_loop`).
 
     left.x + right.y > 10                   def load(p, i):
                                                 return (p[0][i], p[1][i] != 0,)
@@ -8,12 +8,13 @@
                                                 v2 = v1 > c[0]
                                                 ...
 
-Every step is a line: its value, and beside it, where they are needed at all, whether it is known (not null) and what
-went wrong on the way. There are no branches, so that LLVM tests several pairs at once.
+Every step is a line with its value. If needed, further lines compute whether the value is known (not null), and the
+error that occurred. There are no branches, so that LLVM can vectorise the test over several pairs.
 
-The text holds nothing but operators of a closed list and numbers that this module has written. Literals are arguments:
-expressions that differ in nothing else are one text, compiled once. Divisors of integers are not, as dividing by a
-number that LLVM knows takes a multiplication, not a division. All literals of a list are one array, which is searched.
+The text consists of operators of a closed list and of numbers that this module has written. Literals are arguments:
+expressions that differ only in literals have equal texts, which are compiled once. Integer divisors are part of the
+text, because LLVM replaces a division by a constant with a multiplication. The literals of an IN list are one array,
+which is searched.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _LOAD = "def load(p, i):\n    return ({values})\n"
 
 
 class Place(NamedTuple):
-    """Where a test finds a column: in the arrays of its side. `mask` is None if no row of it is null."""
+    """The location of a column in the arrays of its side. `mask` is None if the column has no nulls."""
 
     is_probe: bool
     values: int
@@ -49,9 +50,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """What a node became: expressions for its value, for whether it is known, and for what went wrong.
+    """The generated expressions of a node: its value, whether it is known (not null), and its error.
 
-    `known` is None where it always is, `error` where nothing can go wrong.
+    `known` is None if the value is always known, `error` is None if the node cannot fail.
     """
 
     value: str
@@ -61,7 +62,7 @@ class Step:
 
 @dataclass(frozen=True)
 class ExpressionCode:
-    """The text of both functions, and the constants that it is called with. Equal texts test equal arrays."""
+    """The text of both functions, and the constants passed to them. Equal texts test equal array types."""
 
     text: str
     constants: tuple[Constant, ...]
@@ -76,7 +77,7 @@ class ExpressionCode:
 def code_of(
     expression: Expression, places: dict[ColumnPlace, Place], probe_types: Sequence[str | None]
 ) -> ExpressionCode:
-    """Write the functions. `places` tells for each column where it is.
+    """Generate both functions. `places`: the location of each column.
 
     `probe_types`: the number type of each array of the probe side, None for a mask.
     """
@@ -90,24 +91,24 @@ def code_of(
 
 
 class ExpressionWriter(ABC):
-    """Writes what computes expressions, step by step; where columns are is for those to say who derive from it."""
+    """Generates code for expressions, step by step; subclasses define how columns are read."""
 
     def __init__(self) -> None:
-        """Begin with no lines."""
+        """Begin without lines."""
         self.lines: list[str] = []
         self.constants: list[Any] = []
 
     @abstractmethod
     def column(self, node: Expression) -> Step:
-        """Return where the value of a column is."""
+        """Return the step that reads a column."""
         ...
 
     def number(self, node: Expression) -> str:
-        """Return the number type that values of a node are compared as."""
+        """Return the number type as which values of a node are compared."""
         return node.number
 
     def step(self, node: Expression) -> Step:
-        """Write what computes this node, and return where its result is."""
+        """Write the lines that compute a node, and return its generated expressions."""
         if node.op == "column":
             return self.column(node)
         if node.op == "literal":
@@ -144,7 +145,7 @@ class ExpressionWriter(ABC):
         return self._cast(node, only)
 
     def name(self) -> str:
-        """Return a name for what the next line computes."""
+        """Return a name for the result of the next line."""
         return f"v{len(self.lines)}"
 
     def compared(self, op: str, left: str, right: str, of: Expression) -> str:
@@ -157,7 +158,7 @@ class ExpressionWriter(ABC):
         return name
 
     def literal(self, node: Expression) -> Step:
-        """Return where a literal is: among the constants, unless it is null."""
+        """Return the step of a literal: a constant, unless it is null."""
         if node.text is None:
             return Step(_as(node.number, "0"), "False")
         self.constants.append(_number(node.text, node))
@@ -166,7 +167,7 @@ class ExpressionWriter(ABC):
     def _listed(self, node: Expression, only: Step, kind: str) -> Step:
         """IN: true if the value is found, null if it is not and there is a null in the list."""
         known = [_number(text, node.args[0]) for text in node.texts if text is not None]
-        # Of equal numbers one stays: 0.0 or -0.0, and one NaN, which comes last.
+        # Of equal numbers one remains: 0.0 or -0.0, and one NaN, which is last.
         self.constants.append(frozen(np.unique(np.array(known, dtype=_DTYPES[kind]))))
         found = self._line(f"is_among({only.value}, c[{len(self.constants) - 1}])")
         return Step(found, self._all([only.known, found if None in node.texts else None]), only.error)
@@ -177,7 +178,7 @@ class ExpressionWriter(ABC):
         return self.step(node)
 
     def _strict(self, expression: str, left: Step, right: Step) -> Step:
-        """What is null if any of its arguments is."""
+        """Return the step of an operator that is null if any of its arguments is null."""
         known = self._all([left.known, right.known])
         return Step(self._line(expression), known, self._in_turn(left, left.known, right))
 
@@ -190,14 +191,14 @@ class ExpressionWriter(ABC):
         return self._line(" | ".join(given)) if len(given) > 1 else next(iter(given), None)
 
     def _in_turn(self, first: Step, goes_on: str | None, second: Step) -> str | None:
-        """Return what goes wrong where the second step is looked at only if `goes_on` (None: always)."""
+        """Return the error of two steps, of which the second is evaluated only if `goes_on` (None: always)."""
         error = second.error
         if error is not None and goes_on is not None:
             error = self._line(f"{error} if {goes_on} else np.uint8(0)")
         return self._errors([first.error, error])
 
     def _fails(self, condition: str, known: str | None) -> str:
-        """Return the error that there is where a step fails, unless it is null."""
+        """Return the error of a step that fails if `condition` holds, unless the step is null."""
         return self._line(f"np.uint8({_both(condition, known)}) * np.uint8({FAILED})")
 
     def _arithmetic(self, node: Expression, left: Step, right: Step) -> Step:
@@ -205,7 +206,7 @@ class ExpressionWriter(ABC):
         if kind.startswith("float"):
             return self._strict(f"{left.value} {node.op} {right.value}", left, right)
         if node.op != "*":
-            # Decimals are brought to the scale of the result.
+            # Decimals are rescaled to the scale of the result.
             left, right = (
                 self._scaled(step, node.scale - argument.scale)
                 for step, argument in zip((left, right), node.args, strict=True)
@@ -226,14 +227,14 @@ class ExpressionWriter(ABC):
         return Step(result.value, result.known, self._errors([result.error, failed]))
 
     def _divided(self, node: Expression, left: Step, right: Step) -> Step:
-        """Return a quotient, or what remains of it with the sign of the dividend, as in Java."""
+        """Return a quotient, or a remainder with the sign of the dividend, as in Java."""
         a, b = left.value, right.value
         if node.op == "/":
             value = self._line(f"{a} / {b}")
         elif node.number.startswith("float"):
             value = self._line(f"np.fmod({a}, {b})")
         else:
-            # By 1 where it is 0, which is no result, or -1, which may overflow and leaves nothing either.
+            # 0 (no result) and -1 (the quotient may overflow, the remainder is 0) are replaced by 1.
             divisor = self._line(f"np.int64(1) if ({b} == 0) | ({b} == -1) else np.int64({b})")
             floored = self._line(f"np.int64({a}) % {divisor}")
             value = self._line(
@@ -242,7 +243,7 @@ class ExpressionWriter(ABC):
                 )
             )
         zero = self._line(f"{b} == 0")
-        # Spark looks at the divisor first.
+        # Spark evaluates the divisor first.
         divides = right.known if node.checked else self._all([right.known, self._line(f"not {zero}")])
         known = self._all([left.known, divides])
         error = self._in_turn(right, divides, left)
@@ -258,7 +259,7 @@ class ExpressionWriter(ABC):
         return Step(value, only.known, self._errors([only.error, failed]))
 
     def _cast(self, node: Expression, only: Step) -> Step:
-        """A decimal becomes the double that is the quotient of two exact ones: its digits, and its unit."""
+        """Cast numbers. A decimal becomes the quotient of two exact doubles: its unscaled digits and its unit."""
         (given,) = node.args
         value = self._line(_as(node.number, only.value))
         if node.number.startswith("float"):
@@ -267,7 +268,7 @@ class ExpressionWriter(ABC):
         return self._scaled(Step(value, only.known, only.error), node.scale - given.scale)
 
     def _scaled(self, step: Step, places: int) -> Step:
-        """Return the unscaled digits of a number that gets this many more places behind its point."""
+        """Return the unscaled digits of a number with `places` more decimal places."""
         if places == 0:
             return step
         return Step(self._line(_wrapping("*", step.value, str(10**places))), step.known, step.error)
@@ -281,7 +282,7 @@ class ExpressionWriter(ABC):
         return Step(self._line(f"({one} & {two} & ({equal})) | ((not {one}) & (not {two}))"), None, error)
 
     def _connected(self, op: str, left: Step, right: Step) -> Step:
-        """AND and OR: the right one is looked at unless the left one has decided already."""
+        """AND and OR: the right operand is evaluated unless the left one decides the result."""
         decides, decided = ("not ", "&") if op == "and" else ("", "|")
         one, two = f"({decides}{left.value})", f"({decides}{right.value})"
         value = self._line(f"{left.value} {decided} {right.value}")
@@ -299,7 +300,7 @@ class ExpressionWriter(ABC):
         return Step(value, known, error)
 
     def _extreme(self, node: Expression, left: Step, right: Step) -> Step:
-        """LEAST and GREATEST, which pass over nulls."""
+        """LEAST and GREATEST, which ignore nulls."""
         better = self.compared("<" if node.op == "least" else ">", right.value, left.value, node)
         takes_right = better
         if left.known is not None:
@@ -334,7 +335,7 @@ class ExpressionWriter(ABC):
 
 
 class _PairWriter(ExpressionWriter):
-    """Of pairs of rows, one of each side."""
+    """Generates code for pairs of rows, one of each side."""
 
     def __init__(self, places: dict[ColumnPlace, Place]) -> None:
         super().__init__()
@@ -356,7 +357,7 @@ class _PairWriter(ExpressionWriter):
 
 
 def _number(text: str, of: Expression) -> np.generic:
-    """Return a literal as values of an expression are computed with."""
+    """Return the value of a literal in the number type of an expression."""
     if of.number == "bool":
         return np.bool_(text == "true")
     number: np.generic = _DTYPES[of.number](unscaled(text, of.scale) if of.scale else text)
@@ -376,7 +377,7 @@ def _as(kind: str, expression: str) -> str:
 
 
 def _wrapping(op: str, left: str, right: str) -> str:
-    """Compute with int64 as Java does. Of signed numbers LLVM is told that they do not overflow, and believes it."""
+    """Return int64 arithmetic that wraps as in Java: unsigned, as LLVM assumes no overflow of signed integers."""
     return f"np.int64(np.uint64({left}) {op} np.uint64({right}))"
 
 
@@ -388,7 +389,7 @@ def _signed(op: str, value: str, kind: str) -> str:
 
 
 def _compared(op: str, left: str, right: str, kind: str) -> str:
-    """Compare two numbers; NaN is equal to NaN, and greater than all others."""
+    """Return the comparison of two numbers; NaN equals NaN, and is greater than all other numbers."""
     if not kind.startswith("float"):
         return f"{left} {_SYMBOLS[op]} {right}"
     left_nan, right_nan = f"({left} != {left})", f"({right} != {right})"

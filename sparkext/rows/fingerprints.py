@@ -1,6 +1,6 @@
-"""What tells rows apart that hold something else: a hash of all their columns.
+"""Hashes over all columns of a row, to distinguish rows with different contents.
 
-Equal rows have equal hashes, so the sum over a set of rows is the same in any order.
+Equal rows have equal hashes, so the sum of the hashes of a set of rows does not depend on their order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NULL = np.uint64(0x9E3779B97F4A7C15)
 
 
 def row_hashes(columns: Sequence[pa.Array], rows: int) -> Int64Array:
-    """Return int64[rows]: a hash of each row. Values of types that Spark does not have count for nothing."""
+    """Return int64[rows]: a hash of each row. Values of types that Spark does not have are ignored."""
     flat = [_bits(column) for column in columns if _is_flat(column.type)]
     hashes = hashes_of(normalise_keys(flat, (True,) * len(flat))) if flat else np.zeros(rows, dtype=np.int64)
     mixed = hashes.view(np.uint64)
@@ -32,7 +32,7 @@ def row_hashes(columns: Sequence[pa.Array], rows: int) -> Int64Array:
 
 
 def _bits(column: pa.Array) -> pa.Array:
-    """Return a column by whose equality a value is no other: 0.0 is not -0.0, as which keys take it."""
+    """Return a column whose equality distinguishes all values: floats as bits, since as keys 0.0 equals -0.0."""
     if not pa.types.is_floating(column.type):
         return column
     return column.view(pa.int32() if pa.types.is_float32(column.type) else pa.int64())
@@ -44,7 +44,7 @@ def _is_flat(column_type: pa.DataType) -> bool:
 
 
 def _nested(column: pa.Array) -> UInt64Array:
-    """Return the hash of each value: of the fields of a struct, or of elements and their places in a list."""
+    """Return the hash of each value: of the fields of a struct, or of the elements of a list and their positions."""
     if pa.types.is_struct(column.type):
         hashes = _mixed(row_hashes(column.flatten(), len(column)).view(np.uint64))
     elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_map(column.type):

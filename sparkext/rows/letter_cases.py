@@ -1,10 +1,10 @@
-"""Texts in upper or lower case: letters of ASCII at once, others by the tables that come with the expression.
+"""Strings in upper or lower case: ASCII letters by Arrow, other letters by the tables in the expression.
 
-    "ß" + "SS", "ä" + "Ä", ...        one letter a line, and what becomes of it
+    "ß" + "SS", "ä" + "Ä", ...        one letter per line, followed by its replacement
 
-A capital sigma becomes another letter where it ends a word: where a letter with a case precedes it, and none follows.
-`lower` comes with the letters that have cases, and with what is passed over between them, both as ranges. Bytes that
-are no characters are replaced first, as in Spark, in texts that are not ASCII.
+A capital sigma has another lower-case letter at the end of a word, that is, if a cased letter precedes it and none
+follows. For `lower`, the expression also contains the cased letters, and the letters to skip between them, as ranges.
+In strings that are not ASCII, invalid bytes are replaced first, as in Spark.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ASCII: dict[str, Any] = {"upper": pc.ascii_upper, "lower": pc.ascii_lower}
 
 
 def recased(node: Expression, given: Vector) -> Vector:
-    """Return texts in upper or lower case."""
+    """Return strings in upper or lower case."""
     whole = array_of(given)
     texts = whole.cast(pa.large_binary()).view(pa.large_string())
     result = _ASCII[node.op](texts).view(pa.large_binary())
@@ -42,7 +42,7 @@ def recased(node: Expression, given: Vector) -> Vector:
 
 
 class _Ranges:
-    """A set of characters: the first and the last of each range."""
+    """A set of characters, as the first and the last character of each range."""
 
     def __init__(self, ends: str) -> None:
         self._firsts, self._lasts = ends[::2], ends[1::2]
@@ -57,14 +57,14 @@ class _Ranges:
 
 @dataclass(frozen=True)
 class _Letters:
-    """What letters become; `cased` and `ignored` are empty where a sigma is like any other."""
+    """Replacements of letters; `cased` and `ignored` are empty if sigma needs no special treatment."""
 
     table: Mapping[int, str]
     cased: _Ranges
     ignored: _Ranges
 
     def changed(self, text: str) -> str:
-        """Return the text in the other case."""
+        """Return a string in the other case."""
         if self.cased and _SIGMA in text:
             text = "".join(
                 _LAST_SIGMA if letter == _SIGMA and self._is_last(text, place) else letter

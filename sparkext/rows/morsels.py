@@ -1,4 +1,4 @@
-"""Input batches become morsels: Spark's batch size is not the pipeline's."""
+"""Regroups input batches into morsels of the pipeline's own size, independent of Spark's batch size."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pyarrow as pa
 from sparkext.shared import BATCH_GROWTH, FIRST_BATCH_ROWS
 
 MAX_MORSEL_BYTES = 64 << 20
-"""Input bytes after which a morsel is closed early: wide rows would otherwise pile up unseen by the controller."""
+"""Input bytes after which a morsel is closed early: the controller would not notice accumulating wide rows."""
 
 
 def morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.RecordBatch]:
     """Coalesce small batches and split large ones, to at most `max_rows` rows; never yield an empty morsel.
 
-    The first morsel is small and later ones grow, so that a query with a LIMIT sees its rows early.
+    The first morsel is small and later ones grow, so that a query with a LIMIT receives its rows early.
     """
     target = min(FIRST_BATCH_ROWS, max_rows)
     waiting: list[pa.RecordBatch] = []
@@ -38,7 +38,7 @@ def morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.Rec
 
 
 def within_bytes(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch, without a copy, into pieces of at most `limit` bytes, or of one row where that has more."""
+    """Split a batch, without a copy, into pieces of at most `limit` bytes, or of a single larger row."""
 
     def size(start: int, stop: int) -> int:
         return int(batch.slice(start, stop - start).nbytes)
@@ -48,9 +48,9 @@ def within_bytes(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
 
 
 def ranges_within(size: Callable[[int, int], int], start: int, stop: int, limit: int) -> Iterator[tuple[int, int, int]]:
-    """Cut a range of rows into those of at most `limit` bytes, or of one row where that has more.
+    """Split a range of rows into ranges of at most `limit` bytes, or of a single larger row.
 
-    `size` tells the bytes of a range, which is asked of each once; yields start, stop and bytes.
+    `size` returns the bytes of a range; it is called once per range. Yields start, stop and bytes.
     """
     found = size(start, stop)
     if stop - start <= 1 or found <= limit:
@@ -62,5 +62,5 @@ def ranges_within(size: Callable[[int, int], int], start: int, stop: int, limit:
 
 
 def combined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the rows of all batches, of which there is one at least, as one."""
+    """Return the rows of all batches, at least one, as one batch."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -1,13 +1,13 @@
-"""Rows in the order that Spark sorts them in: which are before a bound, and which are first.
+"""Rows in Spark's sort order: which rows are before a bound, and which are first.
 
-A column becomes parts, each of which orders rows that are alike in all parts before it:
+A column is represented by parts; each part orders the rows that are equal in all parts before it:
 
     x DESC NULLS LAST      3   NULL   NaN   -0.0   0.0
-    where nulls are        0     1     0      0     0       small words: nulls last
-    values               ~3.0    0   ~NaN   ~0.0  ~0.0      words whose order is that of the values; ~ turns it round
+    nulls                  0     1     0      0     0       small words: nulls last
+    values               ~3.0    0   ~NaN   ~0.0  ~0.0      words in the order of the values; ~ reverses it
 
-Decimals of more than 18 digits have two words, texts and binary values are their bytes. A *bound* is a row's value in
-each part.
+Decimals of more than 18 digits have two words. Strings and binary values are their bytes. A *bound* consists of a row's
+value in each part.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Part(Protocol):
         ...
 
     def equal(self, value: Any) -> Mask:
-        """Return which rows are alike to a value."""
+        """Return which rows equal a value."""
         ...
 
     def last_of_first(self, rows: Rows, count: int) -> Any:
-        """Return the last of the `count` first values that these rows have, at least one and at most all."""
+        """Return the last of the `count` first values of `rows`; `count` is from 1 to the number of rows."""
         ...
 
 
@@ -54,7 +54,7 @@ class Words:
     values: npt.NDArray[np.signedinteger[Any]]
 
     def before(self, value: Any) -> Mask:
-        """Return which rows have a lesser word."""
+        """Return which rows have a smaller word."""
         return np.asarray(self.values < value)
 
     def equal(self, value: Any) -> Mask:
@@ -62,13 +62,13 @@ class Words:
         return np.asarray(self.values == value)
 
     def last_of_first(self, rows: Rows, count: int) -> Any:
-        """Return the least word that so many rows do not exceed."""
+        """Return the `count`-th smallest word of `rows`."""
         return np.partition(self.values[rows], count - 1)[count - 1]
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """Values that are compared byte by byte, as unsigned numbers; the largest is first unless `ascending`."""
+    """Values that are compared byte by byte, as unsigned numbers; in descending order unless `ascending`."""
 
     values: pa.Array
     ascending: bool
@@ -83,14 +83,14 @@ class Bytes:
         return _mask(pc.equal(self.values, value))
 
     def last_of_first(self, rows: Rows, count: int) -> Any:
-        """Return the value that so many rows are not behind."""
+        """Return the `count`-th value of `rows` in the order."""
         values = self.values.take(pa.array(rows))
         first = pc.bottom_k_unstable(values, count) if self.ascending else pc.top_k_unstable(values, count)
         return values[first[count - 1].as_py()]
 
 
 def parts_of(column: pa.Array, ascending: bool, nulls_first: bool) -> list[Part]:
-    """Return a column as parts: as many, and of the same kinds, for all columns of a type."""
+    """Return a column as parts; all columns of a type have the same number and kinds of parts."""
     given = validity(column) if column.null_count else None
     known = np.ones(len(column), dtype=np.bool_) if given is None else given.astype(np.bool_)
     nulls = Words((known if nulls_first else ~known).astype(np.int8))
@@ -111,7 +111,7 @@ def parts_of(column: pa.Array, ascending: bool, nulls_first: bool) -> list[Part]
 
 
 def compared(parts: Sequence[Part], bound: Bound) -> tuple[Mask, Mask]:
-    """Return which rows come before a bound, and which are alike to it, by at least one part."""
+    """Return which rows come before a bound of at least one part, and which are equal to it."""
     before, equal = parts[0].before(bound[0]), parts[0].equal(bound[0])
     for part, value in zip(parts[1:], bound[1:], strict=True):
         if not equal.any():
@@ -122,11 +122,11 @@ def compared(parts: Sequence[Part], bound: Bound) -> tuple[Mask, Mask]:
 
 
 def first_rows(parts: Sequence[Part], count: int) -> tuple[Rows, Bound]:
-    """Return `count` rows before which no others come, in the order of their numbers, and the last of them as a bound.
+    """Return the indexes of the first `count` rows, in ascending order of index, and the last of these rows as a bound.
 
-    All rows have to be at least as many. As a quickselect does, each part parts the rows that are still in question:
+    `count` is at most the number of rows. As in quickselect, each part divides the rows that are still undecided:
 
-        first 4 of   a a b b b c      a a are, 2 of b b b are: whichever the next part says
+        first 4 of   a a b b b c      a a are selected, and 2 of b b b, as the next part decides
     """
     length = len(_first_values(parts))
     taken: list[Rows] = []
@@ -143,7 +143,7 @@ def first_rows(parts: Sequence[Part], count: int) -> tuple[Rows, Bound]:
 
 
 def _first_values(parts: Sequence[Part]) -> Any:
-    """Return what the first part has a value a row of."""
+    """Return the values of the first part, which has one value per row."""
     first = parts[0]
     assert isinstance(first, Words), "a column begins with where its nulls are"
     return first.values

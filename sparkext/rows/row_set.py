@@ -1,7 +1,7 @@
-"""What travels between joins: row ids, not payload (late materialisation).
+"""The data that joins pass on: row ids instead of payload (late materialisation).
 
-A `RowSet` stands for rows of the pipeline after some joins: per source (the probe morsel, then one build side per join)
-the row ids to fetch columns from. Payload is gathered once, at the end, for the rows that survived.
+A `RowSet` represents rows of the pipeline after some joins: for each source (the probe morsel, then one build side per
+join), the row ids of its columns. Payload is gathered once, at the end, for the surviving rows.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from sparkext.rows.types import arrow_key_type
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Rows of one source, or None for all of them in order. `missing`: some ids may be -1.
+    """Ids of rows of one source, or None for all of its rows in order. `missing`: some ids may be -1.
 
-    `to_come`: there are none yet, as the join of the source runs later than others with higher numbers.
+    `to_come`: there are no rows yet, because the source is joined later than sources with higher indexes.
     """
 
     ids: RowIds | None
@@ -38,7 +38,7 @@ class SourceRows:
     to_come: bool = False
 
     def through(self, rows: RowIds | None) -> SourceRows:
-        """Return these rows, picked again by `rows` (None: as they are)."""
+        """Return the rows at positions `rows` of these rows (None: all)."""
         if rows is None or self.to_come:
             return self
         if self.ids is None:
@@ -49,20 +49,20 @@ class SourceRows:
 
 
 class SourceColumn(Protocol):
-    """A column that rows are gathered from: one in memory, or one that is read when that happens (see `Column`)."""
+    """A column from which rows are gathered: in memory, or read when it is gathered (see `Column`)."""
 
     @property
     def most_row_bytes(self) -> float:
-        """Bytes that no row exceeds when it is gathered, infinite if not known."""
+        """Maximum bytes of a gathered row, infinite if unknown."""
         ...
 
     @property
     def fits_batch(self) -> bool:
-        """Whether one batch holds all of it."""
+        """Whether the whole column fits one batch."""
         ...
 
     def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
-        """Add to `sizes` the bytes that each of `rows` takes when it is gathered."""
+        """Add to `sizes` the bytes that each of `rows` has when it is gathered."""
         ...
 
     def take(self, rows: RowIds | None, missing: bool) -> pa.Array:
@@ -71,17 +71,17 @@ class SourceColumn(Protocol):
 
 
 SourceColumns = Sequence[SourceColumn] | Mapping[int, SourceColumn]
-"""The columns of a source by number."""
+"""The columns of a source by index."""
 
 _TO_COME = SourceRows(None, to_come=True)
 
 
 @dataclass(frozen=True)
 class RowSet:
-    """`length` rows: `columns[s]` are the columns of source s, `rows[s]` says which rows of it.
+    """`length` rows: `columns[s]` are the columns of source s, `rows[s]` the ids of its rows.
 
-    A source that no output refers to (the build side of a semi or anti join) has no ids. Sources keep their numbers
-    in whichever order they are joined: those still to come have no columns, or are left out at the end.
+    A source that no output refers to (the build side of a semi or anti join) has no ids. The indexes of sources do not
+    depend on the join order: sources that are joined later have no columns, or are missing at the end.
     """
 
     length: int
@@ -90,19 +90,19 @@ class RowSet:
 
     @classmethod
     def of_morsel(cls, columns: SourceColumns, length: int) -> RowSet:
-        """Begin a pipeline with all rows of a morsel."""
+        """Create the set of all rows of a morsel, at the start of a pipeline."""
         return cls(length, (columns,), (SourceRows(None),))
 
     @classmethod
     def of_source(cls, source: int, columns: SourceColumns, length: int) -> RowSet:
-        """Begin with all rows of a build side, alone."""
+        """Create the set of all rows of a build side, without other sources."""
         nothing: SourceColumns = {}
         return cls(length, (*[nothing] * source, columns), (*[_TO_COME] * source, SourceRows(None)))
 
     def joined(self, pairs: Pairs, build: SourceColumns, outer: bool, source: int | None = None) -> RowSet:
-        """Return the rows that a join made of these. `outer`: build rows may be -1.
+        """Return the result of a join of these rows. `outer`: build rows may be -1.
 
-        The build side becomes source number `source`; the next one if that is not given.
+        The build side becomes source `source`, by default the next one.
         """
         probe_rows = None if pairs.probe_rows is None else frozen(pairs.probe_rows)
         build_rows = None if pairs.build_rows is None else frozen(pairs.build_rows)
@@ -112,7 +112,7 @@ class RowSet:
         nothing: SourceColumns = {}
         columns = [*self.columns, *[nothing] * absent]
         picked += [_TO_COME] * absent
-        # A slice puts it at the end where it is the next one, else in the place kept for it.
+        # The slice appends the build side if it is the next source, and otherwise replaces its placeholder.
         columns[number : number + 1] = [build]
         picked[number : number + 1] = [SourceRows(build_rows, outer)]
         return RowSet(pairs.length, tuple(columns), tuple(picked))
@@ -123,7 +123,7 @@ class RowSet:
         return RowSet(rows.size, self.columns, tuple(source.through(ids) for source in self.rows))
 
     def thinned(self, most: int) -> RowSet:
-        """Return at most so many of these rows, evenly spread."""
+        """Return at most `most` of these rows, evenly spread."""
         return self if self.length <= most else self.picked(np.arange(most) * self.length // most)
 
     def slice(self, start: int, length: int) -> RowSet:
@@ -140,26 +140,26 @@ class RowSet:
         return RowSet(length, self.columns, rows)
 
     def parts(self, count: int) -> list[RowSet]:
-        """Return these rows in so many parts of about the same size, none of them empty."""
+        """Return these rows in `count` parts of about equal size; empty parts are omitted."""
         edges = [self.length * number // count for number in range(count + 1)]
         return [self.slice(start, stop - start) for start, stop in pairwise(edges) if stop > start]
 
     def pieces(self, references: Iterable[ColumnRef], most_bytes: int) -> Iterator[RowSet]:
-        """Return the rows in the parts that `within` says."""
+        """Yield the parts of these rows that `within` determines."""
         start = 0
         for end in self.within(references, most_bytes):
             yield self.slice(start, end - start)
             start = end
 
     def next_piece(self, start: int, rows: int, references: Iterable[ColumnRef], most_bytes: int) -> RowSet:
-        """Return what comes at `start`: at most so many rows, in the first of the parts that `within` says."""
+        """Return the rows from `start`: at most `rows`, and at most the first part that `within` determines."""
         piece = self.slice(start, min(rows, self.length - start))
         return piece.slice(0, next(piece.within(references, most_bytes)))
 
     def within(self, references: Iterable[ColumnRef], most_bytes: int) -> Iterator[int]:
-        """Part the rows so that each part's columns are gathered into at most `most_bytes`, or it is a single row.
+        """Divide the rows into parts whose gathered columns have at most `most_bytes`, or that are a single row.
 
-        Yield where each part ends. Columns that are emitted as they are, without a copy, count nothing.
+        Yield the end of each part. Columns that are emitted without a copy are not counted.
         """
         copied = self._copied(references)
         if not self.length or sum(column.most_row_bytes for column, _, _ in copied) * self.length <= most_bytes:
@@ -176,7 +176,7 @@ class RowSet:
             yield start
 
     def copies(self, references: Iterable[ColumnRef]) -> bool:
-        """Return whether any of these columns has to be copied to be emitted."""
+        """Return whether any of these columns has to be copied when it is emitted."""
         return bool(self._copied(references))
 
     def _copied(self, references: Iterable[ColumnRef]) -> list[tuple[SourceColumn, RowIds, bool]]:
@@ -191,12 +191,12 @@ class RowSet:
         return frozen(np.arange(start, start + length, dtype=row_id_dtype(self.length)))
 
     def gather(self, reference: ColumnRef) -> pa.Array:
-        """Fetch one column for these rows.
+        """Gather one column for these rows.
 
         Raises
         ------
         VarBytesOverflowError
-            Its strings exceed what one batch can hold.
+            Its strings exceed the capacity of one batch.
         """
         source = self.rows[reference.source]
         array = self.columns[reference.source][reference.column].take(source.ids, source.missing)
@@ -209,7 +209,7 @@ class RowSet:
 
 
 def _plain(references: Iterable[ColumnRef]) -> Iterator[ColumnRef]:
-    """Yield columns and their alternatives, each once."""
+    """Yield columns and their alternatives, without duplicates at each level."""
     for reference in dict.fromkeys(references):
         yield reference
         if reference.otherwise is not None:

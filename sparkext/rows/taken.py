@@ -1,4 +1,4 @@
-"""Rows of a table by their numbers."""
+"""Rows of a table by index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rows = TypeVar("Rows", pa.RecordBatch, pa.Table, pa.Array)
 
 
 def taken(rows: Rows, numbers: RowIds) -> Rows:
-    """Return the rows with these numbers, none of them -1; those that lie one behind the other without a copy."""
+    """Return the rows with these indexes, none of them -1; consecutive rows are not copied."""
     if count_runs(numbers) == 1:
         return rows.slice(int(numbers[0]), numbers.size)
     return rows.take(pa.array(numbers))

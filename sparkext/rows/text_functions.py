@@ -1,4 +1,4 @@
-"""Tests of texts, byte by byte as Spark makes them, and parts of them, by characters."""
+"""Tests of strings, byte by byte as in Spark, and functions that return parts of them, by characters."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _TRIMS: dict[str, Callable[..., Any]] = {
 
 
 def text_test(node: Expression, tested: Vector) -> Vector:
-    """Look for a pattern, which is a literal. As text, Arrow would look for characters, which not all bytes are."""
+    """Test for a literal pattern, on bytes: on strings, Arrow would compare characters, and bytes may be invalid."""
     pattern = node.args[1].text
     assert pattern is not None, "patterns are not null"
-    # Arrow has its own way with backslashes.
+    # Arrow treats backslashes differently.
     if node.op == "like" and ("_" in pattern or "\\" in pattern):
         return Vector(_for_all(tested, lambda texts: matches(texts, pattern)), tested.known, tested.failed)
     return Vector(truth(_TESTS[node.op](tested.data, pattern=pattern)), tested.known, tested.failed)
@@ -45,28 +45,28 @@ def length(given: Vector) -> Vector:
 
 
 def _for_all(given: Vector, function: Callable[[pa.Array], AnyArray]) -> AnyArray:
-    """Apply a function of columns, also to a constant."""
+    """Apply a function of columns to a column or a constant."""
     result = function(array_of(given))
     return np.asarray(result[0]) if given.is_constant else result
 
 
 def array_of(given: Vector) -> pa.Array:
-    """Return texts as an array, which of a constant has one."""
+    """Return strings as an array; a constant becomes an array of length 1."""
     return pa.array([given.data.as_py()], given.data.type) if given.is_constant else given.data
 
 
 def substring(node: Expression, given: Vector) -> Vector:
-    """Cut out a part by characters: where, and how many, are literals."""
+    """Return substrings by characters; position and length are literals."""
     position, count = (int(argument.text or "") for argument in node.args[1:])
     whole = array_of(given)
     parts = substrings(whole, position, count)
-    # No longer than what it was cut from.
+    # No longer than the source, so its offset width suffices.
     parts = parts.cast(whole.type)
     return Vector(parts[0] if given.is_constant else parts, given.known, given.failed)
 
 
 def trimmed(node: Expression, given: Vector) -> Vector:
-    """Cut off the spaces around texts, or on one side: no byte of another character is one."""
+    """Remove spaces on both sides of strings, or on one; in UTF-8 no byte of another character equals a space."""
     whole = array_of(given)
     texts = whole.cast(pa.large_binary()).view(pa.large_string())
     parts = _TRIMS[node.op](texts, " ").cast(whole.type)
@@ -74,7 +74,7 @@ def trimmed(node: Expression, given: Vector) -> Vector:
 
 
 def concatenation(args: Sequence[Vector]) -> Vector:
-    """Join texts; null where one is. Spark computes all of them, whatever is null."""
+    """Concatenate strings; null if one is null. As in Spark, all arguments are evaluated, even after a null."""
     is_large = any(pa.types.is_large_binary(argument.data.type) for argument in args)
     target = pa.large_binary() if is_large else pa.binary()
     parts = [argument.data.cast(target) for argument in args]

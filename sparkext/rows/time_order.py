@@ -1,7 +1,7 @@
-"""Rows in the order of time, the same one in whichever order they came.
+"""Rows in the order of time, independent of the order in which they arrived.
 
-Rows of one time are in the order of a column that users name, if there is one, and else of what they hold, or of a
-number that is given to them; what is alike then is alike in all columns, or already in its order.
+Rows with equal timestamps are ordered by a column that users specify, if any, and then by a hash of their contents or
+by an assigned number. Rows that are still tied are equal in all columns, or in the right order already.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from sparkext.rows.times import microseconds
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """Rows of `width` columns: column `time` tells when they happened, `ties` orders those of one time, if it is given.
+    """Order of rows with `width` columns: by column `time`, then by column `ties`, if given.
 
-    `rank`: a column of int64 that orders those that are left; None: what they hold does.
+    `rank`: an int64 column that orders the remaining ties; None: the hash of the rows' contents does.
     """
 
     width: int
@@ -35,9 +35,9 @@ class TimeOrder:
     rank: int | None = None
 
     def order(self, rows: pa.Table, starts: Int64Array | None = None) -> RowIds:
-        """Return the numbers of rows in order: RowIds[n].
+        """Return the indexes of rows in order: RowIds[n].
 
-        `starts`: they are runs that are in order each, run i from `starts[i]` to before `starts[i + 1]`.
+        `starts`: the rows consist of sorted runs; run i is from `starts[i]` to before `starts[i + 1]`.
         """
         times = frozen(microseconds(contiguous(rows.column(self.time))))
         if starts is None:
@@ -55,7 +55,7 @@ class TimeOrder:
         return frozen(ordered)
 
     def _in_order(self, rows: pa.Table, taken: RowIds, first: np.ndarray) -> RowIds:
-        """Order some rows of `rows` within segments; `first` says of each whether a segment begins with it."""
+        """Order the rows `taken` within segments; `first` marks the rows that begin a segment."""
         ranks = self._ranks(rows, taken)
         starts = np.flatnonzero(np.concatenate([first, [True]]))
         if self.ties is None:
@@ -69,7 +69,7 @@ class TimeOrder:
         return found
 
     def _ranks(self, rows: pa.Table, taken: RowIds) -> Int64Array:
-        """Return what orders rows that no column does, int64[taken]."""
+        """Return the ranks of rows that are tied in all columns of the order: int64[taken]."""
         numbers = pa.array(taken)
         if self.rank is not None:
             return np.array(contiguous(rows.column(self.rank)).take(numbers), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Timestamps as the numbers that they are."""
+"""Timestamps as integers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pyarrow as pa
 from sparkext.kernels.buffers import Int64Array
 
 NO_TIME = -(1 << 63)
-"""Stands for a missing time that is before all others."""
+"""Represents a missing time, before all others."""
 
 
 def microseconds(times: pa.Array, missing: int = NO_TIME) -> Int64Array:
-    """Return timestamps as int64[n], in microseconds, and `missing` where there is none."""
+    """Return timestamps as int64[n], in microseconds; nulls become `missing`."""
     whole = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64()).fill_null(missing)
     return np.asarray(whole, dtype=np.int64)

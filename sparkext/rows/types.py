@@ -1,4 +1,4 @@
-"""Type names of the plans as Arrow types, and Spark types as both."""
+"""Conversion of type names of the plans to Arrow types, and of Spark types to both."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def arrow_key_type(key_type: KeyType) -> pa.DataType:
 
 
 def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return `array` as `target`, of which it is another spelling: anything else is an error, not a conversion.
+    """Return `array` with type `target`, if both differ in representation only; otherwise raise, without conversion.
 
     Strings and lists may differ in the width of their offsets, timestamps in the name of their zone, and nested types
     in the names of list elements and in which fields they declare as not null. Values are not checked against such
@@ -51,7 +51,7 @@ def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
     Raises
     ------
     pa.ArrowException
-        It is no other spelling.
+        The types differ in more than their representation.
     """
     if array.type == target:
         return array
@@ -85,7 +85,7 @@ def _nullable_type(arrow_type: pa.DataType) -> pa.DataType:
 
 
 def _respelled(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return nested arrays over the same buffers: a cast would check what is declared as not null."""
+    """Return nested arrays over the same buffers. A cast would check fields that are declared as not null."""
     if array.type == target:
         return array
     if not pa.types.is_nested(target):
@@ -106,13 +106,13 @@ def _respelled(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def conformed(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows of these columns, spelled as in a schema, see `conform`."""
+    """Return rows of these columns with the types of a schema, see `conform`."""
     arrays = [conform(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _spelled_alike(arrow_type: pa.DataType) -> pa.DataType:
-    """Map all types that differ in spelling only to one of them."""
+    """Map all types that differ in representation only to one of them."""
     if pa.types.is_struct(arrow_type):
         return pa.struct([(field.name, _spelled_alike(field.type)) for field in arrow_type])
     if pa.types.is_map(arrow_type):
@@ -131,8 +131,8 @@ def _spelled_alike(arrow_type: pa.DataType) -> pa.DataType:
 def spark_key_type(field: StructField) -> KeyType | None:
     """Return the key type of a Spark column, or None if such a column cannot be a key here.
 
-    Not covered: nested types, intervals of months, variants; strings with a collation, and CHAR columns, which Spark
-    compares by other rules than their bytes.
+    Not supported: nested types, intervals of months, variants; strings with a collation, and CHAR columns, because
+    Spark does not compare them by their bytes.
     """
     from pyspark.sql.types import DecimalType, StringType
 

@@ -1,6 +1,6 @@
-"""Arithmetic of integers, floats and dates, column by column, as Java has it.
+"""Arithmetic of integers, floats and dates, column by column, with the results of Java.
 
-Integers wrap around, or overflow with an error (`checked`): the extremes of a batch mostly prove that they do not.
+Integers wrap around, or overflow with an error (`checked`). The extremes of a batch mostly prove that none overflows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UFUNCS: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply}
 
 
 def arithmetic(node: Expression, left: Vector, right: Vector) -> Vector:
-    """Add, subtract or multiply two columns of one type, dates and days, or two dates."""
+    """Add, subtract or multiply two columns of one type; also dates and days, or two dates."""
     known, failed = all_known([left, right])
     data = np.asarray(_UFUNCS[node.op](left.data, right.data))
     if not node.checked or node.number in FLOATS:
@@ -39,7 +39,7 @@ def _overflows(node: Expression, left: AnyArray, right: AnyArray, wrapped: AnyAr
         return np.asarray(((left ^ wrapped) & (right ^ wrapped)) < 0)
     if node.op == "-":
         return np.asarray(((left ^ right) & (left ^ wrapped)) < 0)
-    # A quotient that is not the factor, or the one product whose quotient overflows as well.
+    # The product overflows if dividing it does not return the factor, or if it is -1 times the smallest integer.
     divisor = np.where((left == 0) | (left == -1), 1, left)
     return np.asarray(
         np.where(left == -1, right == np.iinfo(np.int64).min, (left != 0) & (wrapped // divisor != right))
@@ -52,9 +52,9 @@ def _fits(node: Expression, bounds: Interval) -> bool:
 
 
 def division(node: Expression, left: Vector, right: Vector) -> Vector:
-    """Return quotients of doubles, or what remains of any numbers, with the sign of the dividend."""
+    """Return quotients of doubles, or remainders of any numbers, with the sign of the dividend."""
     zero = np.asarray(right.data == 0)
-    # Spark looks at the divisor first.
+    # Spark evaluates the divisor first.
     divides = right.known if node.checked else both(right.known, ~zero)
     known = both(left.known, divides)
     failed = in_turn(right.failed, divides, left.failed)
@@ -64,13 +64,13 @@ def division(node: Expression, left: Vector, right: Vector) -> Vector:
         return Vector(np.asarray(left.data / right.data), known, failed)
     if node.number in FLOATS:
         return Vector(np.asarray(np.fmod(left.data, right.data)), known, failed)
-    # -1 leaves nothing either, and may overflow.
+    # The remainder of a division by -1 is 0, as by 1, but computing it may overflow.
     divisor = np.where(zero | (right.data == -1), np.ones((), right.data.dtype), right.data)
     return Vector(np.asarray(np.fmod(left.data, divisor)), known, failed)
 
 
 def quotient(node: Expression, left: Vector, right: Vector) -> Vector:
-    """Divide integers towards zero: there is one quotient that overflows."""
+    """Divide integers, truncating towards zero; only the smallest integer divided by -1 overflows."""
     zero = np.asarray(right.data == 0)
     rest = division(node, left, right)
     negated = right.data == -1
@@ -83,7 +83,7 @@ def quotient(node: Expression, left: Vector, right: Vector) -> Vector:
 
 
 def positive_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
-    """Return (r + n) % n of what remains, r, where that is negative, in the types that Java adds them in."""
+    """Return remainders r, with negative ones replaced by (r + n) % n, added in the types that Java uses."""
     rest = division(node, left, right)
     if node.number in FLOATS:
         again = np.fmod(rest.data + right.data, right.data)
@@ -95,7 +95,7 @@ def positive_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
 
 
 def is_nan(_: Expression, given: Vector) -> Vector:
-    """Return where floats are NaN; null is not."""
+    """Return whether floats are NaN; false for null."""
     return Vector(_nans(given), None, given.failed)
 
 
@@ -105,7 +105,7 @@ def _nans(given: Vector) -> BoolArray:
 
 
 def nan_or(_: Expression, left: Vector, right: Vector) -> Vector:
-    """Return floats, those of the right where the left has NaN: they are not looked at elsewhere."""
+    """Return floats of `left`, with NaN replaced by `right`, which is not evaluated in other rows."""
     replaced = _nans(left)
     known = left.known if right.known is None else both(left.known, ~replaced | right.known)
     data = np.asarray(np.where(replaced, right.data, left.data))
@@ -122,12 +122,12 @@ def signed(node: Expression, given: Vector) -> Vector:
 
 
 def square_root(_: Expression, given: Vector) -> Vector:
-    """Return the roots of doubles."""
+    """Return square roots of doubles."""
     return Vector(np.asarray(np.sqrt(given.data)), given.known, given.failed)
 
 
 def cast(node: Expression, given: Vector) -> Vector:
-    """Return numbers, or dates, in another type: integers wrap around."""
+    """Cast numbers or dates to another type; integers wrap around."""
     (argument,) = node.args
     assert node.type is not None and argument.type is not None, "what is cast has types"
     if argument.type.name == "decimal" and node.type.name in FLOATS:

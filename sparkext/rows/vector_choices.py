@@ -1,4 +1,4 @@
-"""Connectives and choices: what they compute for all rows, and in which of them a part that has failed matters."""
+"""Connectives and conditionals: their values for all rows, and the rows in which a failed operand matters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkext.rows.vectors import BoolArray, Mask, Vector, any_of, both, in_turn
 
 
 def both_hold(left: Vector, right: Vector) -> Vector:
-    """AND: the right one is looked at unless the left one is false."""
+    """AND: the right operand is evaluated unless the left one is false."""
     left_decides, right_decides = where_false(left), where_false(right)
     failed = left.failed if right.failed is None else in_turn(left.failed, ~left_decides, right.failed)
     known = both(left.known, right.known)
@@ -22,7 +22,7 @@ def both_hold(left: Vector, right: Vector) -> Vector:
 
 
 def one_holds(left: Vector, right: Vector) -> Vector:
-    """OR: the right one is looked at unless the left one is true."""
+    """OR: the right operand is evaluated unless the left one is true."""
     left_decides, right_decides = where_true(left), where_true(right)
     failed = left.failed if right.failed is None else in_turn(left.failed, ~left_decides, right.failed)
     known = both(left.known, right.known)
@@ -32,7 +32,7 @@ def one_holds(left: Vector, right: Vector) -> Vector:
 
 
 def branch(condition: Vector, then: Vector, otherwise: Vector) -> Vector:
-    """IF: what is not taken cannot fail."""
+    """IF: a branch that is not taken cannot fail."""
     taken = where_true(condition)
     known = _picked(taken, then.known, otherwise.known, default=True)
     failed = any_of(condition.failed, _picked(taken, then.failed, otherwise.failed, default=False))
@@ -40,7 +40,7 @@ def branch(condition: Vector, then: Vector, otherwise: Vector) -> Vector:
 
 
 def first_known(args: Iterable[Vector]) -> Vector:
-    """COALESCE: each part is looked at where those before are null."""
+    """COALESCE: each argument is evaluated if those before it are null."""
     result: Vector | None = None
     for argument in args:
         if result is None:

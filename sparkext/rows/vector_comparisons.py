@@ -1,4 +1,4 @@
-"""Comparisons of columns, and what is chosen by them, in Spark's order: NaN equals NaN and is the greatest number."""
+"""Comparisons of columns, and choices by comparison, in Spark's order: NaN equals NaN and is the greatest number."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MIRRORED = {">": "<", ">=": "<="}
 _OF_NUMBERS: dict[str, Any] = {"=": np.equal, "<": np.less, "<=": np.less_equal}
 _OF_TEXTS: dict[str, Callable[..., Any]] = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal}
 _COMPARED_ONE_BY_ONE = 8
-"""Up to so many numbers are sought one after the other."""
+"""Up to this number of literals, values are compared with each; above it, binary search is used."""
 
 
 def comparison(op: str, left: Vector, right: Vector) -> Vector:
-    """Compare two columns of one type; null where one is, but for `<=>`."""
+    """Compare two columns of one type; null if either value is null, except for `<=>`."""
     if op == "<=>":
         return _null_safe(left, right)
     known, failed = all_known([left, right])
@@ -40,14 +40,14 @@ def _null_safe(left: Vector, right: Vector) -> Vector:
 
 
 def any_known(left: Vector, right: Vector) -> BoolArray:
-    """Return where one of two is known."""
+    """Return whether at least one of two values is known."""
     if left.known is None or right.known is None:
         return np.ones((), dtype=np.bool_)
     return np.asarray(left.known | right.known)
 
 
 def compared(op: str, left: Any, right: Any) -> BoolArray:
-    """Compare the values of two vectors, whether they are known or not."""
+    """Compare the values of two vectors, regardless of whether they are known."""
     if op in _MIRRORED:
         return compared(_MIRRORED[op], right, left)
     if isinstance(left, (pa.Array, pa.Scalar)):
@@ -69,7 +69,7 @@ def _texts_compared(op: str, left: Any, right: Any) -> BoolArray:
 
 
 def truth(result: Any) -> BoolArray:
-    """Return what a function of Arrow's has found, false where it was given nulls."""
+    """Return the result of an Arrow comparison as bools; null becomes false."""
     if isinstance(result, pa.Scalar):
         return np.asarray(result.as_py() is True)
     found: BoolArray = bits_view(result.fill_null(False), 1).view(np.bool_)
@@ -104,7 +104,7 @@ def _found(texts: tuple[str | None, ...], kind: KeyType, data: Any) -> BoolArray
 
 @lru_cache(maxsize=16)
 def _list(texts: tuple[str | None, ...], kind: KeyType) -> Any:
-    """Return the literals of a list but for null, in order, which every morsel is tested against."""
+    """Return the literals of a list without null, numbers sorted; cached, as every morsel is tested against them."""
     known = [text for text in texts if text is not None]
     if kind.name in TEXTS:
         return pa.array([text.encode() for text in known], pa.binary())
@@ -112,7 +112,7 @@ def _list(texts: tuple[str | None, ...], kind: KeyType) -> Any:
 
 
 def extreme(op: str, args: Sequence[Vector]) -> Vector:
-    """LEAST and GREATEST, which pass over nulls; of equal ones the first."""
+    """LEAST and GREATEST, which ignore nulls; of equal values the first is returned."""
     result = args[0]
     for argument in args[1:]:
         takes = compared("<" if op == "least" else ">", argument.data, result.data)
@@ -130,7 +130,7 @@ def extreme(op: str, args: Sequence[Vector]) -> Vector:
 
 
 def chosen(takes: BoolArray, one: Any, other: Any) -> Any:
-    """Return values of one vector where `takes`, else those of the other."""
+    """Return values of `one` if `takes`, else of `other`."""
     if isinstance(one, (pa.Array, pa.Scalar)):
         if one.type != other.type:
             one, other = (side.cast(pa.large_binary()) for side in (one, other))
@@ -139,7 +139,7 @@ def chosen(takes: BoolArray, one: Any, other: Any) -> Any:
 
 
 def hull(one: Vector, other: Vector) -> tuple[int, int] | None:
-    """Return bounds of both."""
+    """Return bounds of both vectors, None if either has none."""
     if one.within is None or other.within is None:
         return None
     return min(one.within[0], other.within[0]), max(one.within[1], other.within[1])

@@ -1,4 +1,4 @@
-"""Dates from dates, months and timestamps, as Spark's calendar has them."""
+"""Functions of dates, months and timestamps, in Spark's calendar."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkext.rows.vectors import Mask, Vector, all_known, any_of, both
 _DAY = 86_400_000_000
 """Microseconds."""
 _MOST_DAYS = (1 << 63) // _DAY
-"""That many days before 1970 are microseconds in 64 bits, and after it."""
+"""The largest number of days before or after 1970 that fits 64 bits in microseconds."""
 
 
 def field_of(node: Expression, given: Vector) -> Vector:
@@ -23,7 +23,7 @@ def field_of(node: Expression, given: Vector) -> Vector:
 
 
 def date_function(node: Expression, args: Sequence[Vector]) -> Vector:
-    """Return dates, or timestamps, made of others: `plans.expression.DATE_FUNCTIONS`."""
+    """Return dates or timestamps computed from others: `plans.expression.DATE_FUNCTIONS`."""
     known, failed = all_known(args)
     days = args[0].data
     if node.op == "to_date":
@@ -46,7 +46,7 @@ def _field(field: str, days: AnyArray) -> AnyArray:
 
 
 def _monday(days: AnyArray) -> AnyArray:
-    """Return the Mondays of weeks: the first after that day a week before, also where counting back begins anew."""
+    """Return the Monday of each date's week: the first after the date a week before, even if that wraps around."""
     before = np.asarray(days - np.int32(7))
     return np.asarray(before + np.int32(1) + np.mod(np.int32(3) - before, np.int32(7)), dtype=np.int32)
 
@@ -58,7 +58,7 @@ def _moved(days: AnyArray, months: AnyArray, day: int) -> AnyArray:
 
 
 def _dates(node: Expression, days: AnyArray, known: Mask, failed: Mask) -> Vector:
-    """Return days, counted in 64 bits, as dates, which are counted in 32."""
+    """Return 64-bit day numbers as dates, which have 32 bits."""
     wrapped = days.astype(np.int32)
     if node.checked:
         failed = any_of(failed, both(np.asarray(wrapped != days), known))
@@ -66,7 +66,7 @@ def _dates(node: Expression, days: AnyArray, known: Mask, failed: Mask) -> Vecto
 
 
 def _microseconds(node: Expression, given: Vector) -> Vector:
-    """Return the first microseconds of days, or timestamps as they are: in UTC local time is no other."""
+    """Return the first microsecond of dates. Timestamps are returned unchanged, since in UTC they equal local time."""
     if given.data.dtype == np.int64:
         return given
     data = given.data.astype(np.int64) * _DAY

@@ -1,4 +1,4 @@
-"""Integers from floats, decimals and wider integers, and integers rounded before their last digit."""
+"""Conversion of floats, decimals and wider integers to integers, and rounding of integers to tens and hundreds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rounded_integer(node: Expression, given: Vector) -> Vector:
     assert places <= MOST_PLACES, "the planner leaves the others to Spark"
     unit = 10**places
     data = given.data.astype(np.int64)
-    # Towards zero, and what that leaves out.
+    # `whole` is rounded towards zero, and `rest` is the remainder.
     rest = np.fmod(data, unit)
     whole = (data - rest) // unit
     distance = 2 * np.abs(rest)
@@ -42,7 +42,7 @@ def rounded_integer(node: Expression, given: Vector) -> Vector:
 
 
 def nearest_long(node: Expression, given: Vector) -> Vector:
-    """Return the whole numbers below doubles, or above them, or the nearest to these that fit: 0 for NaN."""
+    """Return floors or ceilings of doubles as int64, saturated at its limits; NaN becomes 0."""
     whole = np.asarray((np.floor if node.op == "floor" else np.ceil)(given.data))
     data = _saturated(whole, np.dtype(np.int64))
     if not node.checked:
@@ -52,7 +52,7 @@ def nearest_long(node: Expression, given: Vector) -> Vector:
 
 
 def to_integer(node: Expression, given: Vector) -> Vector:
-    """Return numbers or truths as integers of a type, cut off behind the point."""
+    """Convert numbers or bools to integers of a type; fractions are truncated."""
     (argument,) = node.args
     target = np.dtype(node.number)
     if argument.type is not None and argument.type.name in FLOATS:
@@ -75,19 +75,19 @@ def _wrapped(data: AnyArray, target: np.dtype[Any]) -> AnyArray:
 
 
 def _float_to_integer(node: Expression, given: Vector, target: np.dtype[Any]) -> Vector:
-    """Java makes integers of fewer than 32 bits of ints, which are the nearest to the float."""
+    """Convert floats as Java does: saturated to int or long, then wrapped to narrower types."""
     wide = np.dtype(np.int64 if target.itemsize == 8 else np.int32)
     data = _saturated(np.trunc(given.data), wide).astype(target)
     if not node.checked:
         return Vector(data, given.known, given.failed)
-    # As Java compares: as doubles, of which the one next to the largest long is too large, but passes.
+    # Java compares doubles: 2^63, the double nearest to the largest long, is too large, but passes.
     double = given.data.astype(np.float64)
     fits = (np.floor(double) <= float(np.iinfo(target).max)) & (np.ceil(double) >= float(np.iinfo(target).min))
     return Vector(data, given.known, any_of(given.failed, both(np.asarray(~fits), given.known)))
 
 
 def _saturated(whole: AnyArray, target: np.dtype[Any]) -> AnyArray:
-    """Return whole floats as integers, the largest or smallest for what is larger or smaller, and 0 for NaN."""
+    """Return whole floats as integers, saturated at the limits of the type; NaN becomes 0."""
     limits = np.iinfo(target)
     end = -float(limits.min)
     inside = (whole >= -end) & (whole < end)

@@ -1,9 +1,8 @@
-"""What an expression has computed for the rows of a set: numbers as flat arrays, texts as Arrow has them.
+"""Values of an expression for the rows of a set: numbers as flat numpy arrays, strings as Arrow arrays.
 
     decimal128 array ──▶ Vector(data=int64[n], known=bool[n], failed=None, within=(-99, 12345)) ──▶ decimal128 array
 
-A constant has arrays without dimensions, which numpy stretches as far as it takes. What lies in `data` where a value is
-not known, or has failed, means nothing.
+A constant has zero-dimensional arrays, which numpy broadcasts. `data` is undefined in rows that are null or failed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from sparkext.rows.types import arrow_key_type
 
 BoolArray = npt.NDArray[np.bool_]
 Mask = BoolArray | None
-"""One bool for each row, or without dimensions for all; as `known` None is always, as `failed` never."""
+"""One bool per row, or zero-dimensional for all rows. None: always true as `known`, never true as `failed`."""
 Interval = tuple[int, int]
 TEXTS = ("string", "binary")
 _DTYPES = {"bool": "?", **{name: name for name in (*INTEGERS, *FLOATS)}, **WORDS, "time": "int64", "decimal": "int64"}
@@ -36,11 +35,11 @@ _DTYPES = {"bool": "?", **{name: name for name in (*INTEGERS, *FLOATS)}, **WORDS
 
 @dataclass(frozen=True)
 class Vector:
-    """Values: `data` of rows for which `known` says that they are not null, and `failed` not that there are none.
+    """Values: `data` is valid in rows that are `known` (not null) and not `failed` (an error).
 
-    Numbers are numpy's: dates their days, times and intervals int64 in their unit, decimals their unscaled digits,
-    which are int64, or objects (Python's integers) where some need more. Texts are binary arrays or scalars of
-    Arrow's, whose own nulls mean nothing. `within`: no integer or decimal is smaller or larger than that, if given.
+    Numbers are numpy arrays: dates as days, times and intervals as int64 in their unit, decimals as unscaled digits,
+    which are int64, or objects (Python integers) if a value needs more bits. Strings are binary arrays or scalars of
+    Arrow, whose own nulls are ignored. `within`: bounds of all integers or decimals, if known.
     """
 
     data: Any
@@ -50,7 +49,7 @@ class Vector:
 
     @property
     def bounds(self) -> Interval:
-        """Which integer or decimal is the smallest, and which the largest, as far as is known."""
+        """Bounds of all integers or decimals: the known ones, else the extremes."""
         return extremes(self.data) if self.within is None else self.within
 
     @property
@@ -59,44 +58,44 @@ class Vector:
         return isinstance(self.data, pa.Scalar) or (isinstance(self.data, np.ndarray) and self.data.ndim == 0)
 
     def measured(self) -> Vector:
-        """Return the same with bounds that are values."""
+        """Return the same values with exact bounds."""
         return replace(self, within=extremes(self.data))
 
 
 def extremes(data: AnyArray) -> Interval:
-    """Return the smallest and the largest integer; 0 if there is none."""
+    """Return the smallest and the largest integer; 0 and 0 for an empty array."""
     return (int(data.min()), int(data.max())) if data.size else (0, 0)
 
 
 def both(*masks: Mask) -> Mask:
-    """Return where all of these are true; None is everywhere."""
+    """Return the conjunction of masks; None is true everywhere."""
     given = [mask for mask in masks if mask is not None]
     return reduce(np.bitwise_and, given) if given else None
 
 
 def any_of(*masks: Mask) -> Mask:
-    """Return where any of these is true; None is nowhere."""
+    """Return the disjunction of masks; None is false everywhere."""
     given = [mask for mask in masks if mask is not None]
     return reduce(np.bitwise_or, given) if given else None
 
 
 def where_true(vector: Vector) -> BoolArray:
-    """Return where a condition is true, not null."""
+    """Return whether a condition is true; false for null."""
     return np.asarray(vector.data if vector.known is None else vector.data & vector.known)
 
 
 def where_false(vector: Vector) -> BoolArray:
-    """Return where a condition is false, not null."""
+    """Return whether a condition is false and not null."""
     return np.asarray(~vector.data if vector.known is None else ~vector.data & vector.known)
 
 
 def in_turn(first: Mask, goes_on: Mask, second: Mask) -> Mask:
-    """Return what fails where the second is looked at only if `goes_on` (None: always)."""
+    """Return the failures of two operands, of which the second is evaluated only if `goes_on` (None: always)."""
     return any_of(first, None if second is None else both(second, goes_on))
 
 
 def all_known(args: Sequence[Vector]) -> tuple[Mask, Mask]:
-    """Return where all arguments are known, and where one fails: each is looked at where those before are known."""
+    """Return whether all arguments are known, and whether one fails; each is evaluated if those before it are known."""
     known, failed = args[0].known, args[0].failed
     for argument in args[1:]:
         failed = in_turn(failed, known, argument.failed)
@@ -105,12 +104,12 @@ def all_known(args: Sequence[Vector]) -> tuple[Mask, Mask]:
 
 
 def dtype_of(kind: KeyType) -> np.dtype[Any]:
-    """Return the dtype of a type's values, of decimals that of those which fit machine words."""
+    """Return the dtype of a type's values; for decimals, of values that fit machine words."""
     return np.dtype(_DTYPES[kind.name])
 
 
 def vector_of(array: pa.Array, kind: KeyType) -> Vector:
-    """View an Arrow array of this type (see `arrow_key_type`), texts with offsets of either width."""
+    """View an Arrow array of this type (see `arrow_key_type`); strings may have offsets of either width."""
     valid = validity(array)
     known = None if valid is None else valid.view(np.bool_)
     if kind.name in TEXTS:
@@ -127,14 +126,14 @@ def vector_of(array: pa.Array, kind: KeyType) -> Vector:
 
 
 def _digits(array: pa.Array, known: Mask) -> AnyArray:
-    """Return decimals of any length as Python's integers, nulls as 0."""
+    """Return decimals of any length as Python integers, nulls as 0."""
     halves = decimal_halves(array)
     digits = (halves[:, 1].astype(object) << 64) + halves[:, 0].view(np.uint64).astype(object)
     return digits if known is None else np.where(known, digits, 0)
 
 
 def constant(text: str | None, kind: KeyType) -> Vector:
-    """Return what a literal stands for."""
+    """Return the value of a literal."""
     if kind.name in TEXTS:
         return Vector(pa.scalar(b"" if text is None else text.encode(), pa.binary()), _known_if(text is not None))
     if text is None:
@@ -148,7 +147,7 @@ def _known_if(known: bool) -> Mask:
 
 
 def number_array(texts: Sequence[str], kind: KeyType) -> AnyArray:
-    """Return the numbers that literals of a type stand for."""
+    """Return the values of numeric literals of a type."""
     if kind.name == "bool":
         return np.array([text == "true" for text in texts], dtype=np.bool_)
     if kind.name in FLOATS:
@@ -159,7 +158,7 @@ def number_array(texts: Sequence[str], kind: KeyType) -> AnyArray:
 
 
 def arrow_of(vector: Vector, kind: KeyType, length: int) -> pa.Array:
-    """Return `length` values as an Arrow array of this type; offsets of texts are as wide as in their columns."""
+    """Return `length` values as an Arrow array of this type; strings keep the offset width of their columns."""
     known = vector.known
     if known is not None and known.ndim == 0:
         if not known:
@@ -190,7 +189,7 @@ def _texts(data: Any, known: Mask, kind: KeyType, length: int) -> pa.Array:
     if known is not None:
         array = pc.if_else(pa.array(known), array, pa.scalar(None, array.type))
     is_large = pa.types.is_large_binary(array.type)
-    # What is cut out of texts between characters, or comes from a column of texts, are texts.
+    # Substrings at character boundaries, and values of string columns, are valid strings.
     if kind.name == "string":
         return array.view(pa.large_string() if is_large else pa.string())
     return array

@@ -1,1 +1,1 @@
-"""All that touches PySpark's internals, its JVM and the jar."""
+"""The bridge to Spark: PySpark's internals, its JVM and the jar."""

@@ -1,4 +1,4 @@
-"""Spark's types and rows as Arrow's, as PySpark exchanges them."""
+"""Conversion of Spark's types and rows to Arrow, as PySpark exchanges them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema in which Spark exchanges rows of `schema` with Python.
 
-    Raises what PySpark raises for a type that does not travel as Arrow.
+    Raises PySpark's error for a type that Spark does not exchange as Arrow.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    # Before 4.2 the time zone is always UTC, and 3.5 takes the schema alone.
+    # Before 4.2 the time zone is always UTC. In 3.5 the function takes only the schema.
     options: dict[str, Any] = {"error_on_duplicated_field_names_in_struct": True, "timezone": "UTC"}
     known = signature(to_arrow_schema).parameters
     return to_arrow_schema(schema, **{name: value for name, value in options.items() if name in known})
@@ -40,16 +40,16 @@ def not_arrow(schema: StructType) -> list[tuple[str, str]]:
 
 
 def takes_tables() -> bool:
-    """Return whether PySpark makes DataFrames of pyarrow Tables: from 4.0 on."""
+    """Return whether PySpark creates DataFrames from pyarrow Tables: from 4.0 on."""
     from pyspark.sql.pandas import types
 
     return hasattr(types, "_check_arrow_table_timestamps_localize")
 
 
 def local_table(session: SparkSession, data: Any) -> tuple[StructType, pa.Table]:
-    """Return the Spark schema that `session.createDataFrame(data)` would give, and the rows in Spark's Arrow types.
+    """Return the Spark schema of `session.createDataFrame(data)`, and the rows in Spark's Arrow types.
 
-    `data` is a pandas DataFrame or a pyarrow Table. The rows do not travel through the JVM.
+    `data` is a pandas DataFrame or a pyarrow Table. The rows do not pass through the JVM.
     """
     from pyspark.sql.pandas.types import _check_arrow_table_timestamps_localize, from_arrow_schema
 
@@ -63,19 +63,19 @@ def local_table(session: SparkSession, data: Any) -> tuple[StructType, pa.Table]
 
 
 def unconvertible_columns(session: SparkSession, data: Any) -> list[str]:
-    """Return the names of the columns that alone keep `local_table` from converting `data`."""
+    """Return the names of the columns that `local_table` cannot convert even on their own."""
     names = data.column_names if isinstance(data, pa.Table) else [str(name) for name in data.columns]
     broken = []
     for position, name in enumerate(names):
         try:
             local_table(session, data.select([position]) if isinstance(data, pa.Table) else data.iloc[:, [position]])
-        except Exception:  # whatever it was: the caller tells it
+        except Exception:  # the caller reports the error
             broken.append(name)
     return broken
 
 
 def _plain_field(field: pa.Field) -> pa.Field:
-    """Replace encodings that Spark has no name for (dictionaries, string views) by the type they encode."""
+    """Replace Arrow types without a Spark equivalent (dictionaries, views, date64) by an equivalent type."""
     arrow_type = field.type
     if pa.types.is_decimal(arrow_type) and arrow_type.scale < 0:
         raise pa.ArrowTypeError(f"{arrow_type}: Spark has no decimals of negative scale")

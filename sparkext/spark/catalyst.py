@@ -1,4 +1,4 @@
-"""Joins on Columns as Catalyst analyses them, in classic sessions of Spark 4."""
+"""Joins on Columns, analysed by Catalyst, in classic sessions of Spark 4."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class AnalysedJoin:
-    """The two sides of an inner join, and its condition, whose attributes are theirs.
+    """The two sides of an inner join, and its condition, resolved to attributes of the sides.
 
-    Expressions are Catalyst's own, so that all that Spark knows, it does: names, types, casts, `between`.
+    Expressions are Catalyst's own, so Spark itself resolves names, types, casts and functions such as `between`.
     """
 
     def __init__(self, left: DataFrame, right: DataFrame, condition: Column) -> None:
-        """Let Spark analyse the join.
+        """Analyse the join with Spark.
 
         Raises
         ------
@@ -27,23 +27,23 @@ class AnalysedJoin:
         analysed = left.join(right, condition)._jdf.queryExecution().analyzed()
         plain = self._optimizer.ReplaceExpressions.apply(analysed)
         plain = self._optimizer.RewriteWithExpression.apply(plain)
-        # What cannot be rewritten without one more column below the join stays as it is.
+        # If the rewrite needs a column below the join, the condition stays as it is.
         join = plain if name_of(plain) == "Join" else analysed
         plans = (join.left(), join.right())
         self.sides = tuple(self._frame(plan) for plan in plans)
-        """The DataFrames that the condition is about: if both were one, the right one has other attributes now."""
+        """The DataFrames of the condition. In a self-join, Spark has given the right one new attributes."""
         self.conjuncts = _conjuncts(join.condition().get())
-        """The expressions that all have to hold."""
+        """The expressions that must all be true."""
         self._attributes = [_sequence(plan.output()) for plan in plans]
         self._ids = [[_id(attribute) for attribute in side] for side in self._attributes]
 
     def read_by(self, expression: Any) -> set[int]:
-        """Return the sides whose columns an expression reads: of 0 and 1."""
+        """Return the sides whose columns an expression reads: a subset of {0, 1}."""
         read = [_id(attribute) for attribute in _sequence(expression.references().toSeq())]
         return {side for side, ids in enumerate(self._ids) if not set(ids).isdisjoint(read)}
 
     def position(self, side: int, expression: Any) -> int | None:
-        """Return which column of a side an expression is, None if it is none."""
+        """Return the position of an expression among the columns of a side, None if it is no column."""
         if name_of(expression) != "AttributeReference":
             return None
         return self._ids[side].index(_id(expression))
@@ -55,7 +55,7 @@ class AnalysedJoin:
         return Column(self._jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
 
     def where(self, pairs: DataFrame, conjuncts: Sequence[Any]) -> DataFrame:
-        """Return the rows of which these conjuncts hold, where the columns of `pairs` are all of both sides."""
+        """Return the pairs that satisfy these conjuncts. `pairs` has all columns of the left and the right side."""
         if not conjuncts:
             return pairs
         catalyst = self._jvm.org.apache.spark.sql.catalyst
@@ -90,12 +90,12 @@ class AnalysedJoin:
 
 
 def name_of(node: Any) -> str:
-    """Return what Catalyst calls an expression or a plan."""
+    """Return the class name of an expression or a plan in Catalyst."""
     return str(node.getClass().getSimpleName())
 
 
 def arguments_of(expression: Any) -> list[Any]:
-    """Return the expressions that one is made of."""
+    """Return the children of an expression."""
     return _sequence(expression.children())
 
 

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as they reach the driver."""
+"""Collects the rows of a DataFrame as a stream, batch by batch."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def collect_as_arrow(frame: DataFrame, order: list[int]) -> Generator[pa.RecordBatch]:
     """Run `frame` and yield its rows as they reach the driver, in Spark's Arrow types.
 
-    Who does not read all of it has to close it, which cancels the job: until then Spark's scheduler waits for its rows
-    to be taken, and no other job goes on. Afterwards `order` has the numbers of the batches in the order of Spark's
-    rows; none if they came in that order.
+    A caller that does not read all batches has to close the generator, which cancels the job. Until then Spark's
+    scheduler waits for the rows to be read, and no other job continues. At the end, `order` lists the indexes of the
+    batches in the order of Spark's rows; it stays empty if they were received in that order.
     """
     if is_connect(frame.sparkSession):
         yield from _collect_connect(frame)
@@ -31,7 +31,7 @@ def collect_as_arrow(frame: DataFrame, order: list[int]) -> Generator[pa.RecordB
 
 
 def _collect_classic(frame: Any, order: list[int]) -> Generator[pa.RecordBatch]:
-    """Stream what `DataFrame.toArrow` collects, batch by batch, so that a limit can stop it."""
+    """Stream the batches of `DataFrame.toArrow`, so that a limit can stop the collection."""
     from pyspark.serializers import read_int
     from pyspark.sql.pandas.serializers import ArrowStreamSerializer
     from pyspark.traceback_utils import SCCallSiteSync
@@ -40,16 +40,16 @@ def _collect_classic(frame: Any, order: list[int]) -> Generator[pa.RecordBatch]:
     with SCCallSiteSync(frame._sc), _tagged(frame._sc, tag):
         port, secret, server = frame._jdf.collectAsArrowToPython()
     opened: Any = of_either("pyspark.util", "pyspark.rdd", "_create_local_socket")((port, secret))
-    # 4.1 keeps the socket to itself: it closes with the stream.
+    # In 4.1, PySpark returns only the stream, and the socket is closed with it.
     ends = opened if isinstance(opened, tuple) else (opened,)
     try:
         try:
             yield from decompressed(ArrowStreamSerializer().load_stream(cast(IO[bytes], ends[0])))
             order.extend(read_int(ends[0]) for _ in range(read_int(ends[0])))  # -1 if the job failed
             while ends[0].read(1 << 16):
-                pass  # its writer must not find the end closed
+                pass  # the writer must be able to finish before the socket is closed
         except (pa.ArrowException, EOFError):
-            # The stream broke off because the job failed: Spark's own error says why. Without one, this one stands.
+            # The stream broke off because the job failed: raise Spark's own error, or this one if there is none.
             _finish(server)
             raise
         except GeneratorExit:
@@ -63,7 +63,7 @@ def _collect_classic(frame: Any, order: list[int]) -> Generator[pa.RecordBatch]:
 
 @contextmanager
 def _tagged(context: Any, tag: str) -> Iterator[None]:
-    """Give jobs that are begun within a tag by which they can be cancelled."""
+    """Tag the jobs that are started within, so that they can be cancelled."""
     context.addJobTag(tag)
     try:
         yield
@@ -72,7 +72,7 @@ def _tagged(context: Any, tag: str) -> Iterator[None]:
 
 
 def _finish(server: Any) -> None:
-    """Wait for the job's end; raise its error as PySpark would."""
+    """Wait for the end of the job, and raise its error as PySpark would."""
     from pyspark.errors.exceptions.captured import unwrap_spark_exception
 
     with unwrap_spark_exception():

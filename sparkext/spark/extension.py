@@ -1,4 +1,4 @@
-"""Whether a session has the extension, and what that says of a plan."""
+"""The extension of a session: whether it is loaded, and the runs and reasons that it reports for a plan."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sparkext.spark.launch import listed
 from sparkext.spark.session_settings import is_connect
 
 EXTENSION = "io.sparkext.SparkExtensions"
-"""What `spark.sql.extensions` names to load the session extension."""
+"""The class name in `spark.sql.extensions` that loads the session extension."""
 
 
 def has_extension(session: Any) -> bool:
-    """Return whether a classic session has loaded the extension: it is asked for, and its classes are there.
+    """Return whether a classic session has loaded the extension: it is configured, and the JVM has its classes.
 
-    Spark warns where they are not, and goes on.
+    If the JVM lacks the classes, Spark only logs a warning.
     """
     if is_connect(session):
         return False
@@ -25,14 +25,17 @@ def has_extension(session: Any) -> bool:
 
 
 def plans_joins(session: Any) -> bool:
-    """Return whether hinted joins of this session are planned by the extension: it is loaded and not switched off."""
+    """Return whether the extension plans hinted joins of this session: it is loaded and not switched off."""
     mode, _ = MODE.read_configured(session.conf.get(MODE.name, None))
     return has_extension(session) and mode != "off"
 
 
 class PlannedRun(NamedTuple):
-    """The last run of a pipeline: labels of its joins, the reports of its tasks and the loads of its slots as JSON, and
-    why it fell back to Spark's own joins. None for what there is not.
+    """The last run of a pipeline.
+
+    `joins` are the labels of its joins, `reports` the metrics of its tasks as JSON. `slots` are the loads of its
+    partitions as JSON, None if it is no partitioned join. `fell_back` is the reason of a fallback to Spark's own joins,
+    None if there was none.
     """
 
     joins: list[str]
@@ -48,7 +51,7 @@ def planned_runs(frame: Any) -> list[PlannedRun]:
 
 
 def declined_joins(frame: Any) -> list[str]:
-    """Return the reasons of all joins in the plan of `frame` that are Spark's own, or were when they last ran."""
+    """Return the reasons of all joins in the plan of `frame` that are Spark's own, or were in their last run."""
     return list(_plans(frame).declined(frame._jdf.queryExecution()))
 
 

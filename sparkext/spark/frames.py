@@ -1,4 +1,4 @@
-"""DataFrames, classic and Connect, whatever the names of their columns."""
+"""Operations on DataFrames, classic and Connect, that work with any column names."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def is_dataframe(value: object) -> bool:
 
 
 def is_cached(frame: DataFrame) -> bool:
-    """Return whether Spark keeps, or will keep, the rows of this DataFrame."""
+    """Return whether the DataFrame is marked to be cached by Spark."""
     return bool(frame.is_cached)
 
 
 def quoted(name: str) -> str:
-    """Quote a column name, so that dots and backticks in it mean themselves."""
+    """Quote a column name, so that dots and backticks in it are taken literally."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def pick(frame: DataFrame, positions: tuple[int, ...]) -> DataFrame:
-    """Return the columns at these positions; for none, one constant column, as rows without columns get lost."""
+    """Return the columns at these positions; without positions, one constant column, which keeps the number of rows."""
     from pyspark.sql import functions as F
 
     names = frame.columns
@@ -43,10 +43,10 @@ def pick(frame: DataFrame, positions: tuple[int, ...]) -> DataFrame:
 
 
 def map_in_arrow(frame: DataFrame, task: Any, schema: StructType | str) -> DataFrame:
-    """Run `task` over the batches of `frame`, whose columns it sees by position only.
+    """Run `task` over the batches of `frame`. The task receives the columns by position, under other names.
 
     PySpark looks up the columns of the input by name, which fails for names with dots or backticks, and loses the rows
-    of an input without columns: the input is renamed, and given a column if it has none.
+    of an input without columns. So this function renames the columns, and adds a column if there is none.
     """
     width = len(frame.columns)
     plain = frame.toDF(*(f"c{number}" for number in range(width))) if width else pick(frame, ())

@@ -1,4 +1,4 @@
-"""What PySpark has for its own use."""
+"""Access to internal functions of PySpark."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 def pickled(value: object) -> bytes:
-    """Pickle what `pickle` reads where PySpark is installed, functions by their code."""
+    """Pickle a value with cloudpickle, functions by their code. Unpickling requires PySpark."""
     from pyspark import cloudpickle
 
     return bytes(cloudpickle.dumps(value))
 
 
 def of_either(module: str, before_4: str, name: str) -> Any:
-    """Return what another module had before Spark 4."""
+    """Return `name` of `module`, or of the module `before_4`, which had it before Spark 4."""
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):

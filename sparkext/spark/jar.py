@@ -1,8 +1,8 @@
-"""The session extension's jar: where it is for a version of Spark, and how it is built.
+"""The jar of the session extension: its path for a version of Spark, and its build.
 
-The sources lie in `jvm/`: `common/` for all versions, and one small folder per minor version of Spark. The pyspark
-package carries everything that compiling them takes: Spark's jars, and among them the Scala compiler. Nothing is
-downloaded. Needs nothing but the standard library, as the package's own build runs it.
+The sources are in `jvm/`: `common/` for all versions, and one small folder per minor version of Spark. The pyspark
+package has everything that the compilation needs: Spark's jars, which include the Scala compiler. Nothing is
+downloaded. This module needs only the standard library, because the build of the package runs it.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _SOURCES = _PACKAGE / "jvm"
 JAR_FOLDER = _PACKAGE / "jars"
 _SHARED = "io/sparkext/shared.json"
 INSTALL_PYSPARK = 'pip install "pyspark[connect]>=4.0,<4.4"'
-"""What the extra `spark` installs. Named by itself, it is found from a clone and beside a wheel, too, and pip takes the
-newest that its Python can run."""
+"""The command that installs the same PySpark as the extra `spark`. It works in a clone and with a wheel as well, and
+pip chooses the newest version that its Python supports."""
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def jar_path() -> Path:
-    """Return the jar for the installed PySpark.
+    """Return the path of the jar for the installed PySpark.
 
     Raises
     ------
@@ -80,24 +80,24 @@ def jar_path() -> Path:
 
 
 def jar_name(minor: str) -> str:
-    """Name the jar for a minor version of Spark."""
+    """Return the file name of the jar for a minor version of Spark."""
     return f"sparkext_2.13-{minor}.jar"
 
 
 def supported_minors() -> list[str]:
-    """Return the minor versions of Spark that there are sources for, as `4.3`."""
+    """Return the minor versions of Spark with sources in `jvm/`, such as `4.3`."""
     return sorted(folder.name.removeprefix("spark-") for folder in _SOURCES.glob("spark-*"))
 
 
 def installed_pyspark() -> Path:
     """Return the folder of the PySpark package, without importing it.
 
-    That may be the one of a Spark distribution, which `PYTHONPATH` or `SPARK_HOME` names.
+    It may belong to a Spark distribution in `PYTHONPATH` or `SPARK_HOME`.
 
     Raises
     ------
     EnvironmentProblemError
-        There is none, or it has no jars (the Connect-only client).
+        There is no PySpark, or it has no jars (the Connect-only client).
     """
     found, home = find_spec("pyspark"), os.environ.get("SPARK_HOME")
     package = None if found is None or found.origin is None else Path(found.origin).parent
@@ -114,13 +114,13 @@ def installed_pyspark() -> Path:
 
 
 def comes_with_spark(name: str) -> bool:
-    """Return whether somebody has put a jar of this name among Spark's own, as images for containers do."""
+    """Return whether a jar of this name is in the folder of Spark's own jars, as in container images."""
     folder = _jars(installed_pyspark())
     return folder is not None and (folder / name).exists()
 
 
 def _jars(pyspark: Path) -> Path | None:
-    """Return the folder of Spark's jars: in the package that pip installs, beside `python` in a distribution."""
+    """Return the folder of Spark's jars: inside the pip package, or next to `python` in a distribution."""
     folders = (pyspark / "jars", pyspark.parent.parent / "jars")
     return next((folder for folder in folders if any(folder.glob("spark-core_*.jar"))), None)
 
@@ -134,12 +134,12 @@ def minor_version(pyspark: Path) -> str:
 
 
 def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
-    """Compile the jar for this PySpark into `folder`, unless the one there is of the same sources. Takes seconds.
+    """Compile the jar for this PySpark into `folder`, unless it is up to date, and return its path. Takes seconds.
 
     Raises
     ------
     EnvironmentProblemError
-        There are no Java, no jars or no sources for this version, or the compiler refuses.
+        There is no Java, there are no jars or sources for this version, or the compilation fails.
     """
     minor = minor_version(pyspark)
     if minor not in supported_minors():
@@ -172,7 +172,7 @@ def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
 
 
 def _shared(sources: Sequence[Path]) -> str:
-    """Write as JSON what both languages know, which `Shared.scala` reads, and what tells this build from others."""
+    """Return the constants of both languages as JSON, which `Shared.scala` reads, with a digest of the sources."""
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.read_bytes())
@@ -232,7 +232,7 @@ def _shared_in(path: Path) -> str | None:
 
 
 def _pack(classes: Path, shared: str, path: Path) -> None:
-    """Write the jar; the same sources give the same bytes."""
+    """Write the jar. Equal sources give equal bytes."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as jar:
         jar.writestr(zipfile.ZipInfo(_SHARED, _ZIP_EPOCH), shared)
         for file in sorted(classes.rglob("*.class")):

@@ -1,4 +1,4 @@
-"""Finding the Java that Spark would start. Needs nothing but the standard library."""
+"""Finds the Java that Spark would start. Needs only the standard library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GET_JAVA = (
 def require_java() -> tuple[Path, str]:
     """Return the Java executable that Spark would start, and its version; raise if Spark could not run on it.
 
-    Looks where Spark looks: in JAVA_HOME if that is set, else on PATH.
+    Like Spark, it looks in JAVA_HOME if that is set, otherwise on PATH.
     """
     java = _find_java()
     try:

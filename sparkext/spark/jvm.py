@@ -1,4 +1,4 @@
-"""The JVM that this process talks to, if it has one."""
+"""The JVM that this process is connected to, if there is one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 
 def started_by_spark_submit() -> bool:
-    """Return whether `spark-submit` has started this process, and before it the JVM, with its options."""
+    """Return whether `spark-submit` has started first the JVM, with its options, and then this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def current() -> Any:
-    """Return this process's JVM: that of a session, before it or after it; or None."""
+    """Return the JVM of this process, which may have no session yet or no longer; None if there is no JVM."""
     from pyspark import SparkContext
 
     if SparkContext._jvm is None and started_by_spark_submit():
@@ -21,7 +21,7 @@ def current() -> Any:
 
 
 def finds(name: str) -> bool | None:
-    """Return whether this process's JVM finds this class; None if it has no JVM yet."""
+    """Return whether the JVM of this process finds this class; None if there is no JVM yet."""
     from py4j.java_gateway import JavaClass
 
     found = current()
@@ -33,7 +33,7 @@ def finds(name: str) -> bool | None:
 
 
 def lake_version(name: str) -> str | None:
-    """Return which Delta Lake or Iceberg this process's JVM has, None for none."""
+    """Return the version of Delta Lake or Iceberg in the JVM of this process, None if it has none."""
     found = current()
     if found is None:
         return None
@@ -49,7 +49,7 @@ def lake_version(name: str) -> str | None:
 
 
 def running_conf(key: str) -> str | None:
-    """Return a setting of the Spark that this process runs, or None if it runs none. Unset is an empty text."""
+    """Return a setting of this process's Spark context, None without a context. An unset key returns an empty text."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context

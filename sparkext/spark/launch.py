@@ -1,4 +1,4 @@
-"""Settings that Spark's JVM was started with, or will be."""
+"""The settings with which Spark's JVM was or will be started."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sparkext.spark import jvm
 
 
 def builder_options(builder: Any) -> dict[str, str]:
-    """Return what a session builder has been told so far."""
+    """Return the options of a session builder."""
     return {key: str(value) for key, value in builder._options.items()}
 
 
 def default_conf() -> dict[str, str]:
-    """Return the settings that a builder's settings would replace: those the JVM was started with, if there is one.
+    """Return the settings that a builder's options would override.
 
-    `spark-submit` starts it with its options. Where PySpark will start it, these are those of `spark-defaults.conf`
-    and of the command line in `PYSPARK_SUBMIT_ARGS`.
+    If there is a JVM, these are its settings; `spark-submit` starts it with its options. Otherwise PySpark will start
+    it, with the settings of `spark-defaults.conf` and of the command line in `PYSPARK_SUBMIT_ARGS`.
     """
     if jvm.current() is not None:
         from pyspark import SparkConf
@@ -31,7 +31,7 @@ def default_conf() -> dict[str, str]:
 
 
 def submit_arguments() -> dict[str, str]:
-    """Return the settings of the command line that PySpark will start the JVM with: `PYSPARK_SUBMIT_ARGS`."""
+    """Return the settings of `PYSPARK_SUBMIT_ARGS`, the command line with which PySpark will start the JVM."""
     given = _submit_line()
     named = {
         "spark.jars": given.jars,
@@ -55,7 +55,7 @@ def _submit_line() -> argparse.Namespace:
 
 
 def _defaults_files() -> dict[str, str]:
-    """Settings of `spark-defaults.conf`, and of the file that the command line names."""
+    """Return the settings of `spark-defaults.conf`, and of the properties file that the command line names."""
     given = _submit_line()
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
@@ -75,5 +75,5 @@ def _properties(path: Path) -> dict[str, str]:
 
 
 def listed(setting: str | None) -> list[str]:
-    """Return the items of a setting that is a list, as `spark.jars` is."""
+    """Return the items of a comma-separated setting, such as `spark.jars`."""
     return [item.strip() for item in (setting or "").split(",") if item.strip()]

@@ -1,4 +1,4 @@
-"""`configure`: a session builder with the extension loaded."""
+"""`configure`: adds the session extension to a session builder."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ if TYPE_CHECKING:
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Load the session extension: plain SQL and DataFrame joins are then planned as pipelines.
+    """Load the session extension, which plans plain SQL and DataFrame joins as pipelines.
 
         spark = sparkext.configure(SparkSession.builder).getOrCreate()
 
-    What is set, each only where it is not set already (in the builder, in `spark-defaults.conf`, by `spark-submit`, in
-    `PYSPARK_SUBMIT_ARGS`):
+    The function sets these keys, unless they are set already (in the builder, in `spark-defaults.conf`, by
+    `spark-submit`, in `PYSPARK_SUBMIT_ARGS`):
 
-    - `spark.jars` and `spark.sql.extensions`: the jar and the extension are appended to what is there; under
+    - `spark.jars` and `spark.sql.extensions`: the jar and the extension are appended to existing values. Under
       `spark-submit`, whose JVM runs already, `--jars` has to name the jar;
-    - `spark.sql.join.asofJoin.enabled`: Spark 4.3 understands `ASOF JOIN` in SQL only with it;
+    - `spark.sql.join.asofJoin.enabled`: Spark 4.3 requires it for `ASOF JOIN` in SQL;
     - `spark.sparkext.python`: this Python, if the master is local and PYSPARK_PYTHON is not set;
-    - `spark.python.daemon.module`: if the master is local and this is the Python that Spark starts for functions, these
-      share the workers of pipelines, which are forked from a process that has numba and the kernels loaded.
+    - `spark.python.daemon.module`: the package's daemon, if the master is local and Spark runs functions in this
+      Python. Functions then share the workers of pipelines, which are forked from a process that has loaded numba and
+      the kernels.
 
-    Your functions run as they would without it, in whichever Python PYSPARK_PYTHON names. Functions of this package
-    run in `spark.sparkext.python`.
+    User functions run in the Python that PYSPARK_PYTHON names, as without the extension. Functions of this package run
+    in `spark.sparkext.python`.
 
-    Returns the builder. A session that has the extension already is left as it is. With Spark Connect this is for
-    servers that the builder starts (`remote("local[*]")`); PySpark then warns that these keys cannot be set for the
-    session once more.
+    Return the builder. A session that already has the extension is not changed. With Spark Connect, the function is for
+    servers that the builder starts (`remote("local[*]")`); PySpark then warns that these keys cannot be set again for
+    the session.
 
     Raises
     ------
     EnvironmentProblemError
-        There is no jar for the installed PySpark; Spark's JVM, which outlives its sessions and which `spark-submit`
-        starts before this Python, was started without it; `PYSPARK_SUBMIT_ARGS` names jars without it; or the builder
-        is for a Connect server elsewhere.
+        There is no jar for the installed PySpark; Spark's JVM was started without the jar (the JVM outlives its
+        sessions, and `spark-submit` starts it before this Python); `PYSPARK_SUBMIT_ARGS` names jars without it; or the
+        builder is for a Connect server elsewhere.
     """
     running = jvm.running_conf("spark.sql.extensions")
     in_jvm = jvm.finds(EXTENSION)
@@ -85,7 +86,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def _is_loaded(jar: str, named: str, class_path: str) -> bool:
-    """Return whether a jar of this name, wherever it lies, is among the named ones, on the class path, or Spark's."""
+    """Return whether a jar of this name, in any folder, is among `named`, on the class path, or part of Spark."""
     places = [*listed(named), *class_path.split(":")]
     return any(place.rsplit("/", 1)[-1] in (jar, "*") for place in places) or comes_with_spark(jar)
 

@@ -1,4 +1,4 @@
-"""What kind of session there is, and what it is set to."""
+"""The type of a session, and its settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECRETS = ("access.key", "secret.key", "session.token")
 
 
 def is_connect(session: SparkSession) -> bool:
-    """Return whether the session talks to a Spark Connect server."""
+    """Return whether this is a session of a Spark Connect server."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
@@ -31,7 +31,7 @@ def is_local(session: SparkSession) -> bool:
 
 
 def configured_options(session: SparkSession) -> dict[str, str]:
-    """Return the `spark.sparkext.*` keys that are set in a session, as texts, in one call of the JVM or the server."""
+    """Return the `spark.sparkext.*` keys that are set in a session, as texts. Calls the JVM or the server once."""
     if is_connect(session):
         every: Mapping[str, str] = session.conf.getAll
     else:
@@ -41,7 +41,7 @@ def configured_options(session: SparkSession) -> dict[str, str]:
 
 
 def session_options(session: SparkSession) -> dict[str, str]:
-    """Return the same, and log the problems of these keys, each once."""
+    """Return the same as `configured_options`, and log each problem of these keys once."""
     options = configured_options(session)
     for problem in configuration_problems(options):
         _warn_once(problem)
@@ -49,7 +49,7 @@ def session_options(session: SparkSession) -> dict[str, str]:
 
 
 def settings_of(session: SparkSession) -> Settings:
-    """Return the settings of a session, and log the problems of its keys, each once."""
+    """Return the settings of a session, and log each problem of its keys once."""
     return read_settings(session_options(session).get, {})
 
 
@@ -59,7 +59,7 @@ def _warn_once(problem: str) -> None:
 
 
 def tasks_per_executor(session: SparkSession) -> int | None:
-    """Return how many tasks share an executor's memory, or None if the configuration does not say."""
+    """Return how many tasks share an executor's memory, or None if the configuration does not determine it."""
     local = re.fullmatch(r"local(?:\[(\d+|\*)[,\]].*)?", session.conf.get("spark.master", None) or "")
     if local is not None:
         cores = local[1] or "1"
@@ -70,7 +70,7 @@ def tasks_per_executor(session: SparkSession) -> int | None:
 
 
 def parallelism(session: SparkSession) -> int:
-    """Return into how many tasks Spark parts what nothing else decides the parts of."""
+    """Return Spark's default number of tasks for a source."""
     from pyspark.sql import functions as F
 
     for key in ("spark.sql.files.minPartitionNum", "spark.sql.leafNodeDefaultParallelism"):
@@ -83,33 +83,33 @@ def parallelism(session: SparkSession) -> int:
 
 
 def limits_batches(session: SparkSession) -> bool:
-    """Return whether Spark sends Python few rows at a time where rows are large: from 4.1 on."""
+    """Return whether Spark limits the bytes of the batches that it sends to Python: from 4.1 on."""
     major, minor = session.version.split(".")[:2]
     return (int(major), int(minor)) >= (4, 1)
 
 
 def byte_setting(session: SparkSession, key: str) -> int:
-    """Return a setting of Spark's that is a number of bytes."""
+    """Return a byte size from Spark's configuration."""
     return parse_bytes(str(session.conf.get(key)))
 
 
 def draws_jobs(session: SparkSession) -> bool:
-    """Return whether Spark draws bars of its running jobs on this process's terminal."""
+    """Return whether Spark draws progress bars of running jobs on the terminal of this process."""
     return not is_connect(session) and session.conf.get("spark.ui.showConsoleProgress", "false") == "true"
 
 
 def is_case_sensitive(session: SparkSession) -> bool:
-    """Return whether names that differ in case are those of different columns."""
+    """Return whether column names are case-sensitive."""
     return session.conf.get("spark.sql.caseSensitive", "false") == "true"
 
 
 def encrypts_files(session: SparkSession) -> bool:
-    """Return whether Spark encrypts what it writes to local disks."""
+    """Return whether Spark encrypts its files on local disks."""
     return (session.conf.get("spark.io.encryption.enabled", None) or "false").lower() == "true"
 
 
 def hadoop_settings(session: SparkSession) -> Callable[[str], str | None]:
-    """Return what gives values of Hadoop's settings; through Connect those that came with Spark's own."""
+    """Return a function from a key to the Hadoop setting; through Connect, only keys in Spark's configuration."""
     if is_connect(session):
         return lambda key: session.conf.get(f"spark.hadoop.{key}", None) or session.conf.get(key, None)
     hadoop = cast(Any, session)._jsparkSession.sessionState().newHadoopConf()
@@ -118,14 +118,14 @@ def hadoop_settings(session: SparkSession) -> Callable[[str], str | None]:
     def setting(key: str) -> str | None:
         if not key.endswith(_SECRETS):
             return cast("str | None", hadoop.getTrimmed(key))
-        found = hadoop.getPassword(key)  # also from a store of passwords, if there is one
+        found = hadoop.getPassword(key)  # also reads Hadoop's credential providers, if there are any
         return None if found is None else str(text(found)).strip()
 
     return setting
 
 
 def s3a_settings(session: SparkSession, bucket: str) -> dict[str, str]:
-    """Return those settings of Spark's S3A connector by which workers reach a bucket, in a classic session."""
+    """Return the settings of Spark's S3A connector that workers need for a bucket, in a classic session."""
     setting, found = hadoop_settings(session), dict[str, str | None]()
     bucket_of(bucket, lambda key: found.setdefault(key, setting(key)))
     return {key: value for key, value in found.items() if value}

@@ -1,7 +1,7 @@
-"""Numbers that Spark's hash partitioning brings to the partitions wanted: rows say themselves where they go.
+"""Integer keys that Spark's hash partitioning sends to given partitions, so that a row's key chooses its partition.
 
-Every version of Spark has it, classic and Connect, and adaptive execution leaves the partitions alone where their count
-is given.
+All versions of Spark have this partitioning, classic and Connect. Adaptive execution does not change partitions whose
+number is given.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _TRIED_PER_SLOT = 16
 
 
 def slot_keys(slots: int) -> tuple[int, ...]:
-    """Return for each slot an integer whose rows `repartition(slots, …)` brings to the partition of that number."""
+    """Return, for each of `slots` partitions, an integer key that `repartition(slots, …)` sends to that partition."""
     keys = np.full(slots, -1, dtype=np.int64)
     start = 0
     while (keys < 0).any():

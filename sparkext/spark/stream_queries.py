@@ -1,4 +1,4 @@
-"""Tells the tasks of streaming queries where the checkpoint of their query lies, which Spark keeps to its driver."""
+"""Passes the location of a streaming query's checkpoint to its tasks, which Spark exposes only on the driver."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _told: WeakSet[Any] = WeakSet()
 
 
 def tell_checkpoints(session: SparkSession, checkpoint: str, run: str, secrets: str) -> None:
-    """Let tasks of all queries that start from now on find location and run in local properties of these names.
+    """Set local properties with the checkpoint location and the run id, for tasks of all queries started from now on.
 
-    `secrets`: the property of the settings by which a checkpoint in a bucket is reached, of no other query.
-    A query calls its listeners in the thread that runs its batches, before the first of them; what is set there, tasks
-    inherit.
+    `checkpoint`, `run` and `secrets` are the names of the properties. `secrets` has the settings for access to a
+    checkpoint in a bucket, of this query only. A query calls its listeners in the thread that runs its batches, before
+    the first batch, and tasks inherit the local properties of that thread.
     """
     from pyspark.sql.streaming.listener import StreamingQueryListener
 

@@ -1,7 +1,7 @@
-"""The Python that runs this package's functions in Spark's workers: the Python of pipelines.
+"""The Python that runs this package's functions, such as pipelines, in Spark's workers.
 
-PySpark runs every function in the Python that PYSPARK_PYTHON named when Spark started, else in the `python3` on PATH.
-An environment that is not activated (`/path/to/venv/bin/python job.py`) sets neither.
+PySpark runs every function in the Python that PYSPARK_PYTHON named when Spark started, otherwise in the `python3` on
+PATH. A program in an environment that is not activated (`/path/to/venv/bin/python job.py`) gets neither right.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _SESSION_KEY = "spark.sql.execution.pyspark.python"
-"""Spark runs all functions of a session in this Python if it is set, whichever Python they name."""
+"""If it is set, Spark runs all functions of a session in this Python, even those that name another Python."""
 
 _able: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
-"""Applications (through Connect: sessions), each with the Pythons whose workers can run this package's functions."""
+"""Applications (through Connect: sessions), each with the Pythons in which workers can run this package's functions."""
 
 
 def run_in_workers(frame: DataFrame, task: Callable[..., Any], schema: StructType | str) -> DataFrame:
-    """Run `task` over the batches of `frame`, whose columns have plain and distinct names.
+    """Run `task` over the batches of `frame`, whose column names must be distinct and need no quoting.
 
     Raises
     ------
     EnvironmentProblemError
-        The workers' Python lacks a package, has another version than this one, or does not start.
+        The Python of the workers lacks a package, has another version than this Python, or does not start.
     """
     session = frame.sparkSession
     _check_workers(session)
@@ -61,22 +61,22 @@ def worker_python(session: SparkSession) -> str:
         settings.get("spark.pyspark.python", None),
     )
     default = _default_python(session)
-    # An unset PYSPARK_PYTHON is `python3` in PySpark, too.
+    # PySpark uses `python3` if PYSPARK_PYTHON is unset. Then the driver's own Python is preferred.
     own = sys.executable if default == "python3" and is_local(session) else ""
     return next((name.strip() for name in named if name and name.strip()), own or default)
 
 
 def is_this_python(executable: str) -> bool:
-    """Return whether the processes of this machine run this Python under that name."""
+    """Return whether `executable` is the Python of this process, on this machine."""
     found = shutil.which(executable)
-    # Not the files themselves: those of all virtual environments of a Python are links to the same one.
+    # Compare folders, not files: the executables of all virtual environments of a Python are links to the same file.
     return found is not None and Path(found).absolute().parent == Path(sys.executable).parent
 
 
 def ask_workers(session: SparkSession, question: Callable[[int], str], tasks: int = 1) -> list[str]:
-    """Return the answers of this package's Python workers to a function, which need have no package there.
+    """Run a function in this package's Python workers, which may lack all packages, and return its results.
 
-    The function has to be a nested one: it is sent by value then, and its imports run in the worker.
+    The function has to be a nested function, which is pickled by value, with its imports inside.
     """
     from pyspark.sql import functions as F
     from pyspark.util import PythonEvalType
@@ -90,7 +90,7 @@ def ask_workers(session: SparkSession, question: Callable[[int], str], tasks: in
 
 
 def failure_in_worker(error: Exception) -> str:
-    """Return the line of Spark's error that says why workers do not run a function."""
+    """Return the line of Spark's error with the reason why workers cannot run a function."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if re.search("PYTHON_VERSION_MISMATCH|Cannot run program|Error:", line)]
     return next(iter(causes or lines), type(error).__name__)
@@ -101,9 +101,9 @@ def _default_python(session: SparkSession) -> str:
 
 
 def _check_workers(session: SparkSession) -> None:
-    """Ask a worker, once for each Python, whether it can run this package's functions.
+    """Check in a worker, once for each Python, that it can run this package's functions.
 
-    This very Python, on this machine, is known to be able to.
+    No check is needed if workers run the Python of this process, on this machine.
     """
     connect = is_connect(session)
     python = "" if connect else worker_python(session)
@@ -149,7 +149,7 @@ def _advice(session: SparkSession) -> str:
 
 
 def _function(session: SparkSession, function: Callable[..., Any], returned: StructType | str, kind: int) -> Any:
-    """Return PySpark's function of Columns, in the Python of `worker_python`."""
+    """Return PySpark's function of Columns that runs in the Python of `worker_python`."""
     from pyspark.sql.udf import UserDefinedFunction
 
     made: Any = UserDefinedFunction(function, returned, evalType=kind)

@@ -1,1 +1,1 @@
-"""What a stream has left behind: rows in files of a query's checkpoint, written once, merged, and dropped in time."""
+"""The stored state of streams: files with rows in the checkpoint of a query, written once, compacted, and expired."""

@@ -1,11 +1,12 @@
-"""The order of rows of which only the nearest in time matches: the same, in whichever order and batch they came.
+"""The order of rows for joins with the nearest row in time. It does not depend on batches or on the order within them.
 
-Rows of one time are told apart by a column that users name, or, without one, by what they hold. And what no row asks
-for any more is dropped: where the last row up to a time is wanted, that is all but the last up to the watermark.
+Rows of equal time are ordered by a column that the user names, or otherwise by their fingerprint. Rows that can no
+longer be the result of a lookup are dropped. If only the last row up to a time is looked up, one row per key up to the
+watermark is kept:
 
     watermark                   ▼
     time       1    3    4    6    7    9
-    key        a    a    b    a    b    a        of those up to the watermark, only the last of each key
+    key        a    a    b    a    b    a        up to the watermark, only the last row of each key is kept
                ✗    ✗    ✓    ✓    ✓    ✓
 """
 
@@ -28,9 +29,11 @@ _AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class NearestOrder:
-    """Rows of `width` columns: column `time` tells when they happened, `ties` orders those of one time, if it is given.
+    """The order of rows with `width` columns. Column `time` is the event time; `ties`, if given, orders rows of equal
+    time.
 
-    `keys` have to be equal, too. `last_only`: no row asks for any but the last one up to a time.
+    `keys`: columns that a lookup compares for equality. `last_only`: whether only the last row up to a time is looked
+    up.
     """
 
     width: int
@@ -40,7 +43,7 @@ class NearestOrder:
     last_only: bool
 
     def order(self, rows: pa.Table) -> Int64Array:
-        """Return the numbers of rows in the order in which those of one time are taken: int64[n]."""
+        """Return the row numbers, ordered by ties and fingerprint, but not by time: int64[n]."""
         hashes = row_hashes([contiguous(rows.column(number)) for number in range(self.width)], rows.num_rows)
         if self.ties is None:
             return np.argsort(hashes, kind="stable")
@@ -50,13 +53,13 @@ class NearestOrder:
         return np.asarray(found, dtype=np.int64)
 
     def ordered(self, rows: pa.Table) -> pa.Table:
-        """Return rows so that of each time the last one in the order is the last."""
+        """Return the rows ordered by ties and fingerprint: the last of several rows of equal time is the one to use."""
         return rows.take(pa.array(self.order(rows)))
 
     def needed(self, batches: Iterator[pa.RecordBatch], watermark: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that rows after `watermark` (µs) may ask for.
+        """Yield the rows that lookups after `watermark` (µs) may need.
 
-        Of those up to it, it holds no more than about twice as many as there are keys.
+        Of the rows up to the watermark, at most about twice as many as there are keys are held in memory.
         """
         if not self.last_only:
             yield from batches
@@ -76,7 +79,7 @@ class NearestOrder:
             yield from self._last(past).to_batches()
 
     def _last(self, batches: list[pa.RecordBatch]) -> pa.Table:
-        """Return of each key the last row. Keys that are equal only as a join compares them may have one each."""
+        """Return the last row of each key. Keys that only a join considers equal may be kept separately."""
         rows = pa.Table.from_batches(batches)
         order = self.order(rows)
         times = microseconds(contiguous(rows.column(self.time)), missing=-(1 << 63))

@@ -1,7 +1,7 @@
-"""Where a checkpoint lies, as workers see it: in a folder that all nodes have, or in a bucket that they reach.
+"""Locations in a checkpoint: in a folder that all nodes share, or in a bucket that workers can access.
 
-A place is named by its parts, `place / "sparkext" / "hits"`. What is written there is there whole or not at all; what
-is read is checked. From a bucket a file comes through a local one, so that memory holds no more of it than is used.
+A location (`Place`) is built from parts, `place / "sparkext" / "hits"`. Writes are atomic, and reads are checked. A
+file in a bucket is first copied to a local file, which is mapped: only the used part needs memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sparkext.storage.container import atomic_file, checked, map_checked, map_fi
 from sparkext.storage.local_folder import local_folder
 
 _TAIL = 1 << 16
-"""Bytes at the end of a file that are asked for at once: footers are shorter, most of them."""
+"""Number of bytes at the end of a file that are read first: most footers are shorter."""
 
 _PIECE = 8 << 20
 
@@ -34,26 +34,26 @@ _LOCATION = re.compile(r"(?:([^:/]*):)?(?://(?=.)([^/]*))?(.*)", re.DOTALL)
 
 
 class Place(Protocol):
-    """A file or a folder, or where one may come to be. Reading raises FileNotFoundError if nothing is there."""
+    """The location of a file or a folder, which need not exist. Reading raises FileNotFoundError if it does not."""
 
     def __hash__(self) -> int: ...
 
     def __truediv__(self, name: str) -> Place: ...
 
     def exists(self) -> bool:
-        """Return whether a file is there."""
+        """Return whether a file exists here."""
         ...
 
     def text(self) -> str:
-        """Return what a file of text says."""
+        """Return the content of a text file."""
         ...
 
     def claim(self, text: str) -> str:
-        """Write a file of text if none is there; return what the one that is there says then."""
+        """Write a text file if none exists; return the content of the existing or new file."""
         ...
 
     def clear(self, but: str = "") -> None:
-        """Remove what is in this folder, but for one file, and, if none is named, the folder."""
+        """Remove the content of this folder except the file `but`; without `but`, also remove the folder."""
         ...
 
     def footer(self) -> dict[str, Any]:
@@ -61,17 +61,17 @@ class Place(Protocol):
         ...
 
     def content(self) -> pa.Buffer:
-        """Return a container, all of it."""
+        """Return the complete content of a container."""
         ...
 
     def writing(self) -> Any:
-        """Return a context in which a container is written, to a binary stream. It takes the place of what is there."""
+        """Return a context that yields a binary stream, to write a container. It replaces an existing file."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalPlace:
-    """A path that every node sees."""
+    """A path that all nodes share."""
 
     path: Path
 
@@ -90,7 +90,7 @@ class LocalPlace:
         return self.path.read_text(encoding="utf-8")
 
     def claim(self, text: str) -> str:
-        """As in `Place`. Who reads it while it is written may find it empty."""
+        """As in `Place`. The file is created before it is written: if it is still empty, return `text`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError), open(self.path, "x", encoding="utf-8", opener=_of_this_user) as stream:
             stream.write(text)
@@ -128,7 +128,7 @@ def _of_this_user(path: str, flags: int) -> int:
 
 @dataclass(frozen=True)
 class BucketPlace:
-    """A key in a bucket of an S3-compatible store; `key` is without a slash at its ends."""
+    """A key in a bucket of an S3-compatible store; `key` has no leading or trailing slash."""
 
     bucket: Bucket
     key: str
@@ -159,7 +159,7 @@ class BucketPlace:
             return str(stream.read().decode())
 
     def claim(self, text: str) -> str:
-        """As in `Place`. Of two that claim it at a time, the last one has it, and the other finds out when it asks."""
+        """As in `Place`. If two tasks claim it at the same time, the last one succeeds; the other reads its text."""
         with suppress(FileNotFoundError):
             return self.text()
         self._put(pa.py_buffer(text.encode()))
@@ -205,19 +205,19 @@ class BucketPlace:
             self._put(map_file(Path(f"/proc/self/fd/{local.fileno()}")))
 
     def _put(self, content: pa.Buffer) -> None:
-        """Store an object by one call: a stream that is closed early would leave half of it."""
+        """Store an object in one call: closing a stream early would leave a partial object."""
         stream = self._store.open_output_stream(self._path)
         stream.write(content)
         stream.close()
 
 
 def place_of(location: str, s3a: Mapping[str, str]) -> Place:
-    """Return the place that a checkpoint's location names; `s3a` are the settings of Spark's connector.
+    """Return the location of a checkpoint; `s3a` are the settings of Spark's connector.
 
     Raises
     ------
     StateError
-        It is in a store that workers do not reach.
+        The location is in a store that workers cannot access.
     """
     scheme, authority, path = parts_of(location)
     if scheme in ("", "file"):
@@ -236,9 +236,9 @@ def place_of(location: str, s3a: Mapping[str, str]) -> Place:
 
 
 def parts_of(location: str) -> tuple[str, str, str]:
-    """Return scheme, authority and path of a location as Hadoop's `Path` reads it, "" for a part that is missing.
+    """Return scheme, authority and path of a location in the syntax of Hadoop's `Path`; "" for a missing part.
 
-    A location is no URL: it has neither a query nor a fragment, and nothing in it is encoded.
+    A location is not a URL: it has no query, no fragment and no percent-encoding.
     """
     found = _LOCATION.fullmatch(location)
     assert found is not None, "every text matches"

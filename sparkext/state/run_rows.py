@@ -1,4 +1,4 @@
-"""The rows of a run of batches as a build side, which each node indexes once and keeps like those read from files."""
+"""The rows of a sorted run of batches as a build side: each node indexes them once, and caches the index."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from sparkext.storage.fingerprint import fingerprint_of
 
 @dataclass(frozen=True)
 class RunRows(KeptRows):
-    """Rows of one side of a join, of some batches and lines: in segments, or a table where they have just come.
+    """The rows of one side of a join, of some batches and buckets (`lines`): in segments, or in a table if they belong
+    to the current batch.
 
-    `folder` is that of the join's state; the other fields are as in `KeptRows`.
+    `folder` is the folder of the join's state; the other fields are as in `KeptRows`.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
@@ -41,11 +42,11 @@ class RunRows(KeptRows):
     threads: int
 
     def digest(self) -> str:
-        """Name the rows: by the batches that they came in, and by their fingerprints, should one come again."""
+        """Return a fingerprint of the batches and the rows; a repeated batch may have other rows."""
         return fingerprint_of(self)
 
     def rows_read(self) -> int:
-        """Return how many rows there are in the segments."""
+        """Return the number of rows in the segments."""
         return self.info.rows
 
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:

@@ -1,7 +1,7 @@
-"""Segments: rows of a stream in a file, with what is told of them.
+"""Segments: files with rows of a stream and their metadata.
 
-A segment is a container (`sparkext.storage.container`) of one block, an Arrow stream; its footer has a `SegmentInfo`.
-It is renamed to its name when it is whole, and a task that runs again writes it again: with the same rows.
+A segment is a container (`sparkext.storage.container`) with one block, an Arrow stream; its footer has a `SegmentInfo`.
+It is published atomically. A task that runs again replaces it by a segment with the same rows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _WRAP = 1 << 64
 
 @dataclass(frozen=True)
 class SegmentInfo:
-    """What is told of rows: how many, the sum of their fingerprints, up to which time (µs) one of them still matches
-    others (None: for ever), and their bytes on disk.
+    """Metadata of rows: their number, the sum of their fingerprints, the latest time (µs) at which one of them can be
+    matched (None: no limit), and their bytes on disk.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"bytes": "how rows are compressed, and 0 before they are stored"}
@@ -39,7 +39,7 @@ class SegmentInfo:
     bytes: int = 0
 
     def __add__(self, other: SegmentInfo) -> SegmentInfo:
-        """Return what is told of both together."""
+        """Return the metadata of both sets of rows together."""
         times = [time for time in (self.until, other.until) if time is not None]
         return SegmentInfo(
             self.rows + other.rows,
@@ -50,12 +50,12 @@ class SegmentInfo:
 
 
 def checksum_of(hashes: Int64Array) -> int:
-    """Return the sum of fingerprints, 64 bits of it."""
+    """Return the sum of fingerprints, modulo 2**64."""
     return int(hashes.view(np.uint64).sum(dtype=np.uint64))
 
 
 def newest(times: pa.Array | pa.ChunkedArray) -> int | None:
-    """Return the latest of these timestamps, in microseconds; None if there is none."""
+    """Return the latest of these timestamps in µs, None if all are null or there are none."""
     found = pc.max(times)
     return None if not found.is_valid else int(found.cast(pa.timestamp("us", found.type.tz)).value)
 
@@ -63,9 +63,9 @@ def newest(times: pa.Array | pa.ChunkedArray) -> int | None:
 def write_segment(
     place: Place, schema: pa.Schema, batches: Iterable[pa.RecordBatch], info: Callable[[], SegmentInfo], **told: Any
 ) -> SegmentInfo:
-    """Write rows, and take the place of what lies there; return what is told of them.
+    """Write a segment, which replaces an existing one; return its metadata.
 
-    `info` describes them, and is asked when all batches have been written. `read_told` reads it and `told` back.
+    `info` is called after all batches have been written. `read_told` returns its result and the values in `told`.
     """
     with place.writing() as stream:
         writer = ContainerWriter(stream)
@@ -82,12 +82,12 @@ def write_segment(
 
 
 def read_told(place: Place) -> dict[str, Any]:
-    """Return what was told of a segment, `info` as `SegmentInfo`.
+    """Return the metadata of a segment: the values in `told`, and `info` as `SegmentInfo`.
 
     Raises
     ------
     StateError
-        It is lost or damaged, or of another version.
+        The segment is missing, damaged or of another version.
     """
     try:
         footer = place.footer()
@@ -106,7 +106,7 @@ def rows_of_segment(place: Place) -> Iterator[pa.RecordBatch]:
     Raises
     ------
     StateError
-        As `read_told` does.
+        As in `read_told`.
     """
     try:
         buffer = place.content()
@@ -118,7 +118,7 @@ def rows_of_segment(place: Place) -> Iterator[pa.RecordBatch]:
 
 
 def total(infos: Iterable[SegmentInfo]) -> SegmentInfo:
-    """Return what is told of all together."""
+    """Return the sum of the metadata."""
     return reduce(SegmentInfo.__add__, infos, SegmentInfo())
 
 

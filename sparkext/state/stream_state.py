@@ -1,13 +1,14 @@
-"""The state of a streaming operator, as it is before a batch: where the rows of its sides lie, those of a join here.
+"""The state of a streaming operator before a batch: the files with the rows of its sides, here for a join.
 
     <checkpoint>/sparkext/<name>/left/64-127/0.segment        fragment 0 of the rows of batches 64 to 127
                                      128-135/0.segment
                                      136-136/0.segment
                                 right/…
 
-What a batch writes has its number in its name, so that a batch that runs again takes the place of what it left before,
-and none sees what is not of a batch that has ended. Which segments there have to be follows from the number of the
-batch (`plans.runs`) and from how the sides were cut (`plans.fragments`), which the segments of the batch before tell.
+The number of a batch is part of the names of its files. A batch that runs again therefore replaces its files, and no
+batch reads files of an unfinished batch. The required segments follow from the number of the batch (`plans.runs`) and
+from the partitioning of the sides (`plans.fragments`), which is stored in the segments of the batch before.
+In the code, a bucket is a `line`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from sparkext.storage.last_used import LastUsed
 _REMEMBERED = 4_096
 _told: LastUsed[tuple[str, Place], dict[str, Any]] = LastUsed(_REMEMBERED)
 _begun: LastUsed[tuple[str, Place, int], None] = LastUsed(_REMEMBERED)
-"""Runs of queries in which this process has written to a side, and removed the claims of other runs."""
+"""Runs of queries in which this process has written to a side and removed the claims of other runs."""
 
 _CLAIMS = "claims"
 _LINE = pa.field("line", pa.uint16())
@@ -51,14 +52,14 @@ _ROW = pa.field("row", pa.int64())
 
 @dataclass(frozen=True)
 class StoredSide:
-    """The rows of one side, and how they are stored: with the time until which they match others, if that ends, their
-    line, and a number, if they are `numbered`.
+    """The stored columns of one side: its rows, their expiry time (if they expire), their bucket, and a row number if
+    they are `numbered`.
 
-    `event_time` is the column that tells when a row happened, None if that does not matter. `retained`: for so many
-    microseconds rows of the other side match it, and then it is dropped; None for ever. `order`: only the nearest of
-    them matches, by this order.
+    `event_time`: the column with the event time, None if it is not needed. `retained`: the number of µs during which
+    other rows can match a row, until it expires; None without expiry. `order`: if given, only the nearest row in this
+    order matches.
 
-    `rows` may be declared as a query has them; the state makes all columns nullable (`nullable_schema`).
+    `rows` may be the schema of a query; all columns become nullable in the state (`nullable_schema`).
     """
 
     rows: pa.Schema
@@ -68,66 +69,66 @@ class StoredSide:
     order: NearestOrder | None = None
 
     def __post_init__(self) -> None:
-        """Give all rows of a side one schema."""
+        """Make all columns nullable, so that all rows of a side have the same schema."""
         object.__setattr__(self, "rows", nullable_schema(self.rows))
 
     @property
     def sent(self) -> pa.Schema:
-        """The columns as they come in cells."""
+        """The columns in received blocks."""
         if self.retained is None or self.event_time is None:
             return self.rows.append(_LINE)
         return self.rows.append(pa.field("until", self.rows.types[self.event_time])).append(_LINE)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as they are stored."""
+        """The stored columns."""
         return self.sent.append(_ROW) if self.numbered else self.sent
 
     @property
     def until(self) -> int | None:
-        """The column that tells up to which time rows of the other side match a row, if that ends."""
+        """The column with the expiry time, None if rows do not expire."""
         return None if self.retained is None else len(self.rows)
 
     @property
     def line(self) -> int:
-        """The column of the line."""
+        """The column with the bucket."""
         return len(self.rows) + (self.until is not None)
 
     @property
     def number(self) -> int:
-        """The column of the number."""
+        """The column with the row number."""
         return self.line + 1
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """The columns that no user knows of."""
+        """The columns that are not part of the user's schema."""
         return tuple(range(len(self.rows), len(self.schema)))
 
     def stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with the time until which they match, if that ends, but without a line."""
+        """Return rows with their expiry time, if they expire, but without their bucket."""
         if self.retained is None or self.event_time is None:
             return rows
         until = pc.add(rows.column(self.event_time), pa.scalar(self.retained, pa.duration("us")))
         return rows.append_column(pa.field("until", until.type), until)
 
     def info(self, rows: pa.RecordBatch | pa.Table, checksum: int | None = None) -> SegmentInfo:
-        """Describe rows of this side. `checksum`: as below, if it is known."""
+        """Return the metadata of rows. `checksum`: the result of `checksum(rows)`, if it is known."""
         checksum = self.checksum(rows) if checksum is None else checksum
         until = None if self.until is None else newest(rows.column(self.until))
         return SegmentInfo(rows.num_rows, checksum, until)
 
     def checksum(self, rows: pa.RecordBatch | pa.Table) -> int:
-        """Return the sum of the fingerprints of rows, of all columns that are stored."""
+        """Return the sum of the rows' fingerprints over all stored columns."""
         return checksum_of(row_hashes([contiguous(column) for column in rows.columns], rows.num_rows))
 
 
 @dataclass(frozen=True)
 class MatchedRows(StoredSide):
-    """Numbers of rows of the left side that have matched, and the times until which they may: these are `rows`."""
+    """The numbers of matched left rows, with their expiry times."""
 
     @classmethod
     def of(cls, left: StoredSide) -> MatchedRows:
-        """Return how those of a side are stored."""
+        """Return the stored columns for the left side of a join."""
         assert left.event_time is not None, "rows are decided when their time is over"
         return cls(pa.schema([_ROW, pa.field("until", left.rows.types[left.event_time])]))
 
@@ -138,13 +139,13 @@ class MatchedRows(StoredSide):
 
     @property
     def line(self) -> int:
-        """The column behind them."""
+        """The third column."""
         return 2
 
 
 @dataclass(frozen=True)
 class Source:
-    """A segment, and what is told of it. `whole`: all of its rows are of the lines that were asked for."""
+    """A segment with its metadata. `whole`: whether all of its rows belong to the requested buckets."""
 
     place: Place
     info: SegmentInfo
@@ -152,15 +153,16 @@ class Source:
 
 
 class StreamState:
-    """The state before one batch of a run of a query."""
+    """The state before one batch, in one run of a query."""
 
     def __init__(self, folder: Place, sides: Sequence[str], batch: int, run: str, first: Cut, made_by: str) -> None:
-        """Read how the sides, by their names, are cut; `first` is how from the start, `made_by` tells whose they are.
+        """Read the partitioning of the sides; `sides` are their folder names, `first` is the initial partitioning, and
+        `made_by` a text that describes the operator.
 
         Raises
         ------
         StateError
-            The state is lost or damaged, or that of another operator.
+            The state is missing, damaged or belongs to another operator.
         """
         self.folder = folder
         self.batch = batch
@@ -180,22 +182,22 @@ class StreamState:
 
     @property
     def cut(self) -> Cut:
-        """How both sides are cut in this batch."""
+        """The partitioning of both sides in this batch."""
         return self.cuts.at(self.batch)
 
     def recut(self, cut: Cut) -> None:
-        """Let both sides be cut so from this batch on."""
+        """Change the partitioning of both sides from this batch on."""
         self.cuts = self.cuts.followed(self.batch, cut)
 
     def told(self, side: int, fragment: int) -> Mapping[str, Any]:
-        """Return what the batch before has told of what it wrote of a fragment."""
+        """Return the metadata that the batch before stored with a fragment."""
         return self._told(self._place(side, Run(self.batch - 1, self.batch - 1), fragment))
 
     def sources(self, side: int, run: Run, lines: range) -> list[Source]:
-        """Return the segments that have rows of these lines, from the batches of a run.
+        """Return the segments of a run that have rows of these buckets.
 
-        A run that ends before this batch is merged in this batch: until then its segments may be those of other
-        batches, if the query was set back.
+        A run that ends just before this batch is compacted in this batch. Until then, a compacted segment may be left
+        over from before the query was reset, so the parts of the run are used instead.
         """
         if run.parts and run.last == self.batch - 1:
             return [source for part in run.parts for source in self.sources(side, part, lines)]
@@ -207,7 +209,7 @@ class StreamState:
         ]
 
     def kept(self, side: int, slot: int, slots: int) -> list[SegmentInfo]:
-        """Return what is told of the segments of a side that are a slot's share, as they were when the batch began."""
+        """Return the metadata of the segments of a side that existed before the batch, for one partition's share."""
         last = self.batch - 1
         runs = [*runs_before(last), Run(last, last)] if self.batch else []
         return [
@@ -219,9 +221,9 @@ class StreamState:
     def store_head(
         self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, following: Cut, **told: Any
     ) -> SegmentInfo:
-        """Write what has come of the first fragment of the left side, and how the next batch finds the sides.
+        """Write the rows of the left side's first fragment, with the metadata for the next batch.
 
-        The cut `following` is that of the next batch; it finds what is `told` in the `head`.
+        `following` is the partitioning of the next batch, which reads the values in `told` from its `head`.
         """
         cuts = self.cuts.followed(self.batch + 1, following).to_data()
         return self.store(LEFT, 0, stored, rows, info, made_by=self._made_by, cuts=cuts, **told)
@@ -229,7 +231,7 @@ class StreamState:
     def store(
         self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo, **told: Any
     ) -> SegmentInfo:
-        """Write what has come of a fragment in this batch; return `info` with the bytes that it takes."""
+        """Write the rows of a fragment in this batch; return `info` with their bytes on disk."""
         if (self._run, self.folder, side) not in _begun:
             (self.folder / _CLAIMS).clear(but=self._run)
             _begun[self._run, self.folder, side] = None
@@ -237,9 +239,9 @@ class StreamState:
         return write_segment(place, stored.schema, rows.to_batches(), lambda: info, **told)
 
     def merge(self, side: int, stored: StoredSide, slot: int, slots: int, oldest: int) -> None:
-        """Write those runs of a side that are there from this batch on, for fragments that are this slot's share.
+        """Write the compacted runs of a side that exist from this batch on, for one partition's share of fragments.
 
-        Rows that match nothing after time `oldest` (µs) are left out.
+        Rows that expired by `oldest` (µs) are left out.
         """
         for run in merged_before(self.batch):
             cut = self.cuts.at(run.last)
@@ -252,7 +254,7 @@ class StreamState:
                 write_segment(self._place(side, run, fragment), stored.schema, kept.batches(), kept.info)
 
     def sweep(self, side: int, retained: int) -> None:
-        """Remove what was merged more than `retained` batches ago: a query is set back by no more."""
+        """Remove runs that were compacted more than `retained` batches ago: a query is reset by at most as many."""
         for run in merged_before(self.batch - retained):
             fragments = range(self.cuts.at(run.last).fragments(side))
             if all(self._exists(self._place(side, run, number)) for number in fragments):
@@ -260,12 +262,12 @@ class StreamState:
                     self._folder(side, part).clear()
 
     def claim(self, token: str) -> None:
-        """Make sure that no other operator of this run of the query has the same state.
+        """Check that no other operator of this run of the query uses the same state.
 
         Raises
         ------
         StateError
-            Another has.
+            Another operator uses it.
         """
         if (self.folder / _CLAIMS / self._run).claim(token) != token:
             raise StateError(
@@ -280,7 +282,7 @@ class StreamState:
         return self._folder(side, run) / f"{fragment}.segment"
 
     def _told(self, place: Place) -> dict[str, Any]:
-        """Read what is told of a segment, once in a run of a query: a batch that has ended is not written again."""
+        """Read the metadata of a segment, cached per run of a query: the files of a finished batch do not change."""
         found = _told.get((self._run, place))
         if found is None:
             found = _told[self._run, place] = read_told(place)
@@ -291,7 +293,7 @@ class StreamState:
 
 
 class _Kept:
-    """Rows of segments that are of some lines, and not older than what is kept."""
+    """The rows of segments that belong to some buckets and have not expired."""
 
     def __init__(self, stored: StoredSide, sources: list[Source], lines: range, oldest: int) -> None:
         self._stored, self._sources, self._lines = stored, sources, lines
@@ -327,12 +329,12 @@ class _Kept:
 
 
 def is_over(info: SegmentInfo, oldest: int) -> bool:
-    """Return whether no row matches anything after a time, or there is none."""
+    """Return whether all rows expired by a time, or there are no rows."""
     return not info.rows or (info.until is not None and info.until <= oldest)
 
 
 def of_lines(batch: pa.RecordBatch, column: int, lines: range) -> pa.RecordBatch:
-    """Return the rows whose line, in this column, is one of these."""
+    """Return the rows whose bucket, in this column, is in `lines`."""
     found = np.asarray(batch.column(column))
     inside = (found >= lines.start) & (found < lines.stop)
     return batch if inside.all() else batch.filter(pa.array(inside))

@@ -1,13 +1,13 @@
-"""The states of users' functions as bytes, as segments of a checkpoint store them.
+"""Encodes the states of users' functions as bytes, which segments of a checkpoint store.
 
-    first byte    the others
-    b             bytes, as they are
+    first byte    content of the remaining bytes
+    b             bytes, unchanged
     j             JSON in UTF-8
     t, r          a table or a record batch, as an Arrow stream
-    p             a pickle, written and read only if the user has asked for it
+    p             a pickle, written and read only on the user's request
 
-A state is read back with equal values of equal types. NaN is read back as NaN, which equals nothing. This is the only
-module that unpickles the content of files (`tests/test_unpickling.py`).
+A decoded state has equal values of equal types. NaN is decoded as NaN, which equals nothing. This is the only module
+that unpickles the content of files (`tests/test_unpickling.py`).
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from sparkext.errors import StateError
 FORMS = (
     "bytes, an Arrow table or record batch, or JSON: dict with keys of type str, list, str, int, float, bool and None"
 )
-"""What a state may be without pickles."""
+"""The supported types of a state without pickles."""
 
 MOST_LEVELS = 100
 MOST_BITS = 14_000
-"""Of an integer: Python refuses to read more than 4,300 digits."""
+"""Maximum size of an integer: Python refuses to read more than 4,300 digits."""
 
 _BYTES, _JSON, _TABLE, _BATCH, _PICKLE = b"b", b"j", b"t", b"r", b"p"
 _LEAVES = frozenset({str, float, bool, type(None)})
 
 
 class UnstorableStateError(TypeError):
-    """A state cannot be stored; the message names the path inside it, and the type that is found there."""
+    """A state cannot be stored. The message names the path within the state and the type found there."""
 
 
 def encode_state(state: Any, pickles: bool) -> bytes:
-    """Return a state as bytes. `pickles`: as a pickle, whatever it is.
+    """Return a state as bytes. `pickles`: whether it is pickled, whatever its type.
 
     Raises
     ------
     UnstorableStateError
-        It is nothing that `decode_state` could read back.
+        `decode_state` could not restore the state.
     """
     if pickles:
         return _PICKLE + _pickled(state)
@@ -59,18 +59,18 @@ def encode_state(state: Any, pickles: bool) -> bytes:
     problem = _problem(state, 0)
     if problem is not None:
         raise UnstorableStateError(f"state{problem}")
-    # Escapes would make one character of two surrogates.
+    # With ASCII escapes, two surrogates would be decoded as one character.
     spelled = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
     return _JSON + spelled.encode("utf-8", "surrogatepass")
 
 
 def decode_state(stored: bytes, pickles: bool) -> Any:
-    """Return the state that `encode_state` was given. Without `pickles`, a pickle is refused, and not read.
+    """Return the state encoded in `stored`. Without `pickles`, a pickle is rejected unread.
 
     Raises
     ------
     StateError
-        It is a pickle, or no state at all.
+        The bytes are a pickle, or not an encoded state.
     """
     form, content = stored[:1], memoryview(stored)[1:]
     if form == _PICKLE and pickles:
@@ -114,9 +114,9 @@ def _pickled(state: Any) -> bytes:
 
 
 def _problem(value: Any, level: int) -> str | None:
-    """Return where inside a value JSON would not give it back, and the type that is there; None if nowhere.
+    """Return the path and type of the first part of a value that JSON would not restore; None if there is none.
 
-    Types are compared exactly: a subclass would be read back as its base.
+    Types are compared exactly: an instance of a subclass would be restored as its base class.
     """
     kind = type(value)
     if kind in _LEAVES:

@@ -1,10 +1,10 @@
-"""The file container that build sides and indexes share: blocks that can be mapped, and a footer with their checksums.
+"""The file container of build sides and indexes: blocks that can be mapped, and a footer with their checksums.
 
     magic (8) │ block │ block │ … │ footer (JSON) │ footer length (8) │ CRC-32 of the footer (4) │ magic (8)
 
-Blocks start at multiples of 64 bytes. A file is written under a temporary name and renamed when it is whole, so that a
-reader sees all of it or none; the trailer tells a truncated or foreign file apart all the same, and the checksums one
-whose bytes have changed since. Nothing in a file is code, or makes Python objects: numbers, names and Arrow's buffers.
+Blocks start at multiples of 64 bytes. A file is written under a temporary name and renamed when it is complete, so that
+readers see all of it or nothing. In addition, the trailer reveals truncated and foreign files, and the checksums reveal
+changed bytes. A file contains no code and creates no Python objects: only numbers, names and Arrow buffers.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _TRAILER = struct.Struct("<QI8s")
 
 
 FileIdentity = tuple[int, int, int, int]
-"""What changes when a file is replaced: inode, size in bytes, modification and change time in nanoseconds.
+"""Values that change when a file is replaced: inode, size in bytes, modification and change time in nanoseconds.
 
-Whoever copies a file may keep all of these but the last, which the system sets. So do links to a file, other rights and
-renaming it: that is another file here, which costs reading it again. Where a file system has no change time of its own,
-a file that keeps the others is taken for the same.
+A copy may preserve all of these except the change time, which the system sets. Linking, renaming and changing
+permissions also change it: the file then counts as another one, which costs reading it again. On a file system without
+a change time, a replaced file with the same other values is not detected.
 """
 
 
 def file_identity(file: Path | int) -> FileIdentity:
-    """Return the identity of the file that lies there now, or of an open one by its descriptor."""
+    """Return the identity of the file at a path, or of an open file by its descriptor."""
     status = os.stat(file)  # noqa: PTH116 (descriptors, too)
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
@@ -63,7 +63,7 @@ class ContainerWriter:
         self._put(_MAGIC)
 
     def block(self, write: Callable[[IO[bytes]], object]) -> tuple[int, int]:
-        """Let `write` write one block; return its (offset, length) in bytes, for the footer."""
+        """Call `write` to write one block; return its (offset, length) in bytes, for the footer."""
         self._put(b"\0" * (-self._position % _ALIGNMENT))
         start = self._position
         summed = _Summing(self._stream)
@@ -85,7 +85,7 @@ class ContainerWriter:
 
 
 class _Summing:
-    """A stream that keeps the checksum of what is written through it; Arrow's writers accept it as a file."""
+    """A stream that computes the checksum of the bytes written; Arrow's writers accept it as a file."""
 
     closed = False
 
@@ -133,13 +133,13 @@ def read_footer(buffer: pa.Buffer, origin: str) -> dict[str, Any]:
 
 
 def read_trailer(tail: pa.Buffer, size: int, origin: str) -> tuple[dict[str, Any] | None, int]:
-    """Return the footer of a container of `size` bytes, if it lies in its last bytes `tail`, and how many of these it
-    takes.
+    """Return the footer of a container of `size` bytes, and the size of footer and trailer in bytes. The footer is None
+    if `tail`, the last bytes of the container, does not contain all of it.
 
     Raises
     ------
     BuildFileError
-        As `read_footer` does, but for how the file begins.
+        As in `read_footer`, except that the beginning of the file is not checked.
     """
     if size < len(_MAGIC) + _TRAILER.size:
         raise BuildFileError(f"{origin}: {size} bytes are too few for a sparkext file: it is truncated")
@@ -161,7 +161,7 @@ def read_trailer(tail: pa.Buffer, size: int, origin: str) -> tuple[dict[str, Any
 
 
 def checked(buffer: pa.Buffer, origin: str) -> pa.Buffer:
-    """Return a whole container, every block of which is what was written. `origin` names the file in errors.
+    """Return a container after checking the checksums of all blocks. `origin` names the file in errors.
 
     Raises
     ------
@@ -178,17 +178,17 @@ def checked(buffer: pa.Buffer, origin: str) -> pa.Buffer:
 
 _REMEMBERED_FILES = 256
 _checked_files: LastUsed[tuple[str, FileIdentity], None] = LastUsed(_REMEMBERED_FILES)
-"""The files that this process has written or checked, so that it need not look at all of their bytes again.
+"""The files that this process has written or checked, and need not check again.
 
-Each process checks what it has not written, when it first maps it. Measured on one core, 500 MB in the page cache:
-0.04 to 0.1 s, of which most goes into mapping pages that the joins touch later anyway, and then need not map; where
-the file has to come from the disk, the disk's time. Once a node would be cheaper and is not enough: an index is
-kept for hours, leaves the page cache and comes back from the disk, which is where bytes change.
+Each process checks the files that others have written when it first maps them. Measured on one core, 500 MB in the
+page cache: 0.04 to 0.1 s, most of it for mapping pages, which joins that access them later need not map again. If the
+file is not in the page cache, checking takes as long as reading it from disk. One check per node would be cheaper, but
+not enough: an index is cached for hours, and may be read from disk again, which is where bytes change.
 """
 
 
 def map_checked(path: Path) -> pa.Buffer:
-    """Map a container, and check all of it unless this process has written it, or checked it before.
+    """Map a container, and check all of it unless this process has written or checked it before.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def map_checked(path: Path) -> pa.Buffer:
     """
     before = file_identity(path)
     buffer = map_file(path)
-    is_this = file_identity(path) == before  # or it was replaced meanwhile, and is checked without being remembered
+    is_this = file_identity(path) == before  # otherwise it was just replaced, and is checked without being recorded
     if not is_this or (str(path), before) not in _checked_files:
         checked(buffer, str(path))
         if is_this:
@@ -206,26 +206,26 @@ def map_checked(path: Path) -> pa.Buffer:
 
 
 def map_file(path: Path) -> pa.Buffer:
-    """Map a file read-only and return all of it. The mapping outlives the file: it ends with the buffer."""
+    """Map a file read-only and return all of it. The mapping outlives the file, until the buffer is freed."""
     with mapping(str(path)), pa.memory_map(str(path), "r") as mapped:
         return mapped.read_buffer()
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """Write a container as a `private_file`, which this process need not check."""
+    """Write a container as a `private_file`, and record it as checked."""
     with ExitStack() as stack:
         with private_file(path) as stream:
             yield stream
             written = os.dup(stream.fileno())
             stack.callback(os.close, written)
-        # As it is now that it has its name, and this file, whatever may lie there already.
+        # The identity after renaming, by descriptor: another file may have replaced it at `path` already.
         _checked_files[str(path), file_identity(written)] = None
 
 
 @contextmanager
 def private_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file beside `path` for this user alone; rename it to `path` on success, remove it on failure."""
+    """Open a temporary file next to `path` for this user only; rename it to `path` on success, remove it on failure."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{TEMPORARY_SUFFIX}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:

@@ -1,8 +1,8 @@
-"""Fingerprints: names of what is cached, which two values share only if the same is made of them.
+"""Fingerprints: names of cached values; two values have the same name only if equal results are derived from them.
 
-The fingerprint of a dataclass covers its class and all of its fields, and those of the dataclasses in them. A class
-lists the fields that change neither rows nor their order in `NOT_IN_FINGERPRINT`, each with the reason. So a new field
-is covered until somebody decides otherwise; `tests/build_sides/test_identities.py` changes each.
+The fingerprint of a dataclass covers its class and all of its fields, and the fields of nested dataclasses. A class
+lists the fields that change neither rows nor their order in `NOT_IN_FINGERPRINT`, each with the reason. A new field is
+thus covered by default; `tests/build_sides/test_identities.py` changes each.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from sparkext.storage.container import FORMAT_VERSION
 
 
 def fingerprint_of(value: Any, *more: Any) -> str:
-    """Return a name, 32 hexadecimal digits, of a dataclass and of plain data that it was completed by.
+    """Return a fingerprint, 32 hexadecimal digits, of a dataclass and of additional plain data.
 
-    It changes with the package: no other version's is found.
-
+    It depends on the package version.
     Raises
     ------
     TypeError
@@ -36,7 +35,7 @@ def fingerprint_of(value: Any, *more: Any) -> str:
 
 
 def covered_fields(value: Any) -> list[str]:
-    """Return the names of those fields of a dataclass, or of its class, that its fingerprint covers."""
+    """Return the names of the fields of a dataclass, or of its class, that its fingerprint covers."""
     excluded = getattr(value, "NOT_IN_FINGERPRINT", {})
     return [field.name for field in fields(value) if field.name not in excluded]
 
@@ -46,7 +45,7 @@ def _fields(value: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it, so that others are spelled otherwise."""
+    """Return an unambiguous representation of a value in JSON."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (tuple, list)):
@@ -61,7 +60,7 @@ def _plain(value: Any) -> Any:
         return ["schema", base64.b64encode(value.serialize()).decode()]
     if isinstance(value, pa.DataType):
         return _plain(pa.schema([("", value)]))
-    if callable(getattr(value, "digest", None)):  # which names what else it depends on
+    if callable(getattr(value, "digest", None)):  # the digest covers its other dependencies
         return ["identity", value.digest()]
     if is_dataclass(value):
         return _fields(value)

@@ -1,4 +1,4 @@
-"""What a process keeps, up to a number of entries: those that were used last."""
+"""A cache for the most recently used entries of a process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Value = TypeVar("Value")
 
 
 class LastUsed(Generic[Key, Value]):
-    """A mapping of at most `limit` entries: one more takes the place of that which was not used for the longest time.
+    """A mapping of at most `limit` entries: an additional entry evicts the least recently used one.
 
-    Setting an entry and getting it by its key are uses, asking whether it is there is none. `made` counts the entries
-    that `get_or_make` has made. Not for several threads.
+    Setting an entry and getting it by its key count as uses, testing for its presence does not. `made` counts the
+    entries that `get_or_make` has created. Not thread-safe.
     """
 
     def __init__(self, limit: int) -> None:
-        """Keep up to `limit` entries, one at least."""
+        """Create a cache of up to `limit` entries, at least one."""
         self._limit = limit
         self.made = 0
         self._entries: OrderedDict[Key, Value] = OrderedDict()
@@ -34,13 +34,13 @@ class LastUsed(Generic[Key, Value]):
         return self._entries[key]
 
     def get(self, key: Key) -> Value | None:
-        """Return the entry of a key, which is a use of it, or None."""
+        """Return the entry of a key, which counts as a use, or None."""
         if key not in self:
             return None
         return self[key]
 
     def get_or_make(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the entry of a key. If there is none, make it."""
+        """Return the entry of a key; create it if it is missing."""
         if key not in self:
             value = make()
             self.made += 1
@@ -57,5 +57,5 @@ class LastUsed(Generic[Key, Value]):
         del self._entries[key]
 
     def __iter__(self) -> Iterator[Key]:
-        """Yield the keys, least recently used first. Entries may be deleted meanwhile."""
+        """Yield the keys, least recently used first. Entries may be deleted during the iteration."""
         return iter(list(self._entries))

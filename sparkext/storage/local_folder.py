@@ -1,4 +1,4 @@
-"""Where a worker keeps what later tasks of its executor use again."""
+"""The folder for files that later tasks of the same executor use again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["beside_task", "local_folder"]
 
 
 def beside_task(run: str, name: str) -> Path | None:
-    """Return the file of a run by which this worker and its task in the JVM tell each other something."""
+    """Return the file through which this worker and its task in the JVM exchange data about a run."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

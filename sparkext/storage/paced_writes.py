@@ -1,7 +1,7 @@
 """Files that are larger than the free memory, written without filling it.
 
-What has been written lies in memory until it is on the disk, and is free for others only then. The system waits for the
-disk when the whole machine has too much of it, but not when a control group has: that one runs out of memory.
+Written data occupies memory until it is on disk. The system blocks writers when the whole machine has too much of such
+data, but not when a control group has: the group runs out of memory.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from sparkext.memory.probes import process_probe
 
 _STEP = 8 << 20
 _SHARE = 1 / 16
-"""Of the free memory, so much may wait for the disk."""
+"""Fraction of the free memory that unwritten data may occupy."""
 
 
 class PacedWriter(io.BufferedWriter):
-    """A binary file that waits for the disk whenever much of the free memory does."""
+    """A binary file that synchronises with the disk whenever unwritten data takes much of the free memory."""
 
     _waiting = 0
 
@@ -32,7 +32,7 @@ class PacedWriter(io.BufferedWriter):
         return len(whole)
 
     def sync(self) -> None:
-        """Wait until all of it is on the disk."""
+        """Wait until all data is on disk."""
         self.flush()
         os.fdatasync(self.fileno())
         self._waiting = 0

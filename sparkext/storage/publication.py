@@ -1,11 +1,12 @@
-"""Files that the processes of a node share: written by the first that needs one, read by all.
+"""Files that the processes of a node share: written by the first process that needs one, read by all.
 
-The first process to take the file lock writes and publishes by an atomic rename; the others wait on the lock and find
-the file. A writer that is killed leaves a temporary file that nobody reads and a lock that the system releases: the
-next process takes over and clears it away. A file that turns out to be damaged is written again.
+The first process to take the file lock writes the file and publishes it by an atomic rename; the others wait for the
+lock and find the file. A killed writer leaves a temporary file that nobody reads, and a lock that the system releases:
+the next process takes over and deletes the temporary file. A file that turns out to be damaged is written again.
 
-A process that stands still (SIGSTOP, a frozen control group) releases nothing. So who holds a lock touches it now and
-then, and who waits gives up when nobody has for a minute: `KeptRows` and `MappedFile` hold a copy of their own then.
+A suspended process (SIGSTOP, a frozen control group) does not release its lock. Therefore the holder of a lock touches
+it periodically, and waiting processes give up if it has not been touched for a minute: `KeptRows` and `MappedFile` then
+create a private copy.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ T = TypeVar("T")
 
 
 def publish_once(path: Path, write: Callable[[], object]) -> bool:
-    """Make sure that `path` exists, whole: `write` writes it, as an `atomic_file`, if nobody has.
+    """Make sure that a complete file exists at `path`: unless it exists, `write` writes it, as an `atomic_file`.
 
-    Return whether this process did. Safe against any number of processes that try at once, and against their death at
+    Return whether this process has written it. Safe for any number of concurrent processes, and if they are killed at
     any point.
     """
     if path.exists():
@@ -48,12 +49,12 @@ def publish_once(path: Path, write: Callable[[], object]) -> bool:
 
 
 def published(path: Path, write: Callable[[], object], read: Callable[[Path], T]) -> T:
-    """Return what `read` makes of the file at `path`, which `write` writes if nobody has, or if it is damaged.
+    """Return the result of `read` for the file at `path`; `write` writes it if it is missing or damaged.
 
     Raises
     ------
     BuildFileError
-        What was written to take the place of a damaged file is damaged, too.
+        The replacement of a damaged file is damaged, too.
     """
     publish_once(path, write)
     before = file_identity(path)
@@ -61,32 +62,32 @@ def published(path: Path, write: Callable[[], object], read: Callable[[Path], T]
         return read(path)
     except BuildFileError:
         with locked(lock_of(path)), suppress(FileNotFoundError):
-            if file_identity(path) == before:  # or another process has done so
+            if file_identity(path) == before:  # otherwise another process has replaced it
                 path.unlink()
         publish_once(path, write)
         return read(path)
 
 
 def lock_of(path: Path) -> Path:
-    """Return where the lock of a published file lies."""
+    """Return the path of the lock of a published file."""
     return path.with_name(path.name + LOCK_SUFFIX)
 
 
 def remove_half_written(path: Path) -> None:
-    """Delete what killed writers have left of `path`. To be called by who holds its lock."""
+    """Delete temporary files of killed writers of `path`. The caller must hold its lock."""
     for temporary in path.parent.glob(f"{escape(path.name)}.*{TEMPORARY_SUFFIX}"):
-        if "." not in temporary.name[len(path.name) + 1 : -len(TEMPORARY_SUFFIX)]:  # else that of its index
+        if "." not in temporary.name[len(path.name) + 1 : -len(TEMPORARY_SUFFIX)]:  # else it belongs to its index
             temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; the system releases it should this process die.
+    """Hold an exclusive lock on `path`; the system releases it if this process dies.
 
     Raises
     ------
     TimeoutError
-        The process that holds it stands still.
+        The process that holds the lock is suspended.
     """
     descriptor = _lock(path, _wait)
     is_over = Event()
@@ -102,7 +103,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked_if_free(path: Path) -> Iterator[bool]:
-    """Hold the same lock if nobody else does, and return whether that worked."""
+    """Hold the same lock if it is free; yield whether it was."""
     try:
         descriptor = _lock(path, _take)
     except BlockingIOError:
@@ -115,7 +116,7 @@ def locked_if_free(path: Path) -> Iterator[bool]:
 
 
 def _lock(path: Path, lock: Callable[[int], None]) -> int:
-    """Lock the file that lies at `path`, and not one that was removed from there while this process waited."""
+    """Lock the file at `path`; repeat if it was removed or replaced while this process waited."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
@@ -135,7 +136,7 @@ def _take(descriptor: int) -> None:
 
 
 def _wait(descriptor: int) -> None:
-    """Lock a file as soon as nobody else does, unless nobody touches it meanwhile."""
+    """Lock a file as soon as it is free; give up if its holder stops touching it."""
     touched, since = None, 0.0
     while True:
         with suppress(BlockingIOError):
@@ -149,6 +150,6 @@ def _wait(descriptor: int) -> None:
 
 
 def _touch(descriptor: int, is_over: Event) -> None:
-    """Show who waits for a lock that its holder does not stand still."""
+    """Touch a lock periodically, to show waiting processes that its holder is not suspended."""
     while not is_over.wait(_TOUCH_SECONDS):
         os.utime(descriptor)

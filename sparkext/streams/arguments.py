@@ -1,4 +1,4 @@
-"""What all joins of streams ask of their sides and their name."""
+"""Checks of the DataFrames and the name of a stream operator."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def session_of(left: Any, right: Any, transform: str, problems: list[str]) -> SparkSession | None:
-    """Return the session of both sides, or None if there is none in which they can be joined.
+    """Return the session in which both sides can be joined, or None after adding to `problems`.
 
-    `transform` is the one that joins a stream with a table alike.
+    `transform` is the name of the transform that joins a stream with a table, for the message.
     """
     for side, frame in (("left", left), ("right", right)):
         if not is_dataframe(frame):
@@ -44,18 +44,18 @@ def session_of(left: Any, right: Any, transform: str, problems: list[str]) -> Sp
 
 
 def name_of(kind: str, made_by: str) -> str:
-    """Return the name of an operator that users have not named: that of all that are alike."""
+    """Return the default name of an operator. Operators with equal fingerprints (`made_by`) have equal names."""
     return f"{kind}-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}"
 
 
 def check_name(name: Any, problems: list[str]) -> None:
-    """Refuse a name that is no name of a folder."""
+    """Add to `problems` if a name is given that cannot be the name of a folder."""
     if name is not None and (not isinstance(name, str) or not _NAME.fullmatch(name)):
         problems.append(f"name={name!r}: expected letters, digits, dots, dashes and underscores, up to 100 of them")
 
 
 def ordering_session(frame: Any, problems: list[str]) -> SparkSession | None:
-    """Return the session of a DataFrame that can be put in order there."""
+    """Return the session of a DataFrame, None if it is none; add to `problems` if rows cannot be ordered there."""
     if not is_dataframe(frame):
         problems.append(f"frame is no Spark DataFrame, but {type(frame).__name__}")
         return None

@@ -1,4 +1,4 @@
-"""`stream_asof_join`: joins each row of a stream with the nearest one in time of another stream."""
+"""`stream_asof_join`: joins each row of a stream with the row of another stream that is nearest in time."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def stream_asof_join(
     ties: str | None = None,
     name: str | None = None,
 ) -> DataFrame:
-    """Join each row of a stream with the one row of another stream that is nearest in time.
+    """Join each row of a stream with the single row of another stream that is nearest in time.
 
         priced = stream_asof_join(trades, quotes, on=("traded", "quoted"), by="symbol", tolerance=timedelta(minutes=5))
 
-    A row comes out once, when the watermark has passed all that may be the nearest: so quotes that come late, but not
-    too late for the watermark, count as if they had come in time. The result does not depend on how rows came.
+    A row is emitted once, after the watermark has passed all rows that may be the nearest. A quote that arrives late,
+    but not too late for the watermark, therefore counts. The result does not depend on the order of arrival.
 
     Parameters
     ----------
     left, right:
         Streaming DataFrames of one session, with a watermark on the columns of `on`.
     on, by, direction, tolerance, allow_exact_matches, how:
-        As in `asof_join`. `forward` and `nearest` need a tolerance: a row waits for it. Without one, the last row of
-        each key is kept for as long as the query runs.
+        As in `asof_join`. `forward` and `nearest` need a tolerance, because each row waits for that time. `backward`
+        without a tolerance stores the last row of each key for as long as the query runs.
     ties:
-        A column of the right side that orders rows of one time: of those, backward takes the last and forward the
-        first. By default some row of them is taken, always the same one.
+        A column of the right side that orders rows of equal time: `backward` takes the last of these rows, `forward`
+        the first. By default the choice is arbitrary but repeatable.
     name:
         As in `stream_join`.
 
@@ -87,13 +87,13 @@ def stream_asof_join(
     refuse(problems)
     assert resolved is not None, "or there is a problem"
     sides = sides_of(left.schema, right.schema, resolved, column)
-    # Rows come out when the watermark passes them, if they wait for nothing after it: none is late for it.
+    # Backward, a row is emitted as soon as the watermark passes it, so its time column keeps the watermark.
     resolved = unmarked(resolved, but=_as_of(resolved)[0] if direction == "backward" else None)
     return joined_frame(left, right, resolved, sides, settings, name, f"ties by {ties}").select(*named(resolved))
 
 
 def _ties(ties: Any, fields: Sequence[StructField], case_sensitive: bool, problems: list[str]) -> int | None:
-    """Return the column that orders rows of one time."""
+    """Return the position of the column that orders rows of equal time, None without `ties` or if it is invalid."""
     if ties is None:
         return None
     if not isinstance(ties, str):
@@ -106,7 +106,7 @@ def _ties(ties: Any, fields: Sequence[StructField], case_sensitive: bool, proble
 
 
 def _as_of(resolved: ResolvedJoin) -> tuple[int, int]:
-    """Return the columns that are near to each other, of both sides."""
+    """Return the positions of the columns whose distance is compared, left and right."""
     assert resolved.spec.as_of is not None, "as it is an as-of join"
     return resolved.spec.as_of.probe.column, resolved.spec.as_of.build
 
@@ -121,7 +121,7 @@ def _check_times(resolved: ResolvedJoin, times: tuple[int, int], problems: list[
 def sides_of(
     left: StructType, right: StructType, resolved: ResolvedJoin, ties: int | None
 ) -> tuple[StoredSide, StoredSide]:
-    """Return how rows are kept: those of the left side until they come out, of the right one while they may be near."""
+    """Return how rows are stored: left rows until they are emitted, right rows while they may be the nearest."""
     as_of, rows = resolved.spec.as_of, arrow_schema(right)
     assert as_of is not None, "as it is an as-of join"
     tolerance = None if as_of.tolerance is None else int(as_of.tolerance)

@@ -1,4 +1,4 @@
-"""The attribute table of P-SORT: a DataFrame that tells the order key of each operator key (`docs/papers.md` 1)."""
+"""The attribute table of P-SORT: a DataFrame with the order key of each operator key (`docs/papers.md` 1)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def with_attributes(
     frame: DataFrame, attributes: DataFrame, operators: tuple[int, ...], case_sensitive: bool, problems: list[str]
 ) -> DataFrame:
-    """Return rows with the attributes of their operator keys behind them, null where there are none.
+    """Return the rows with the attributes of their operator keys appended, null for operator keys without attributes.
 
-    `operators`: the columns of the operator key, which the table has, too.
+    `operators` are the positions of the operator key's columns, which the attribute table must have as well.
     """
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""A condition on Columns, taken apart: what an index can look up, what one side alone decides, and what is left."""
+"""A condition on Columns, split into comparisons for an index, filters of one side, and remaining conjuncts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _COMPUTED = "__sparkext_compared_"
 
 @dataclass(frozen=True)
 class ColumnCondition:
-    """What is left to do for a join of two DataFrames on Columns.
+    """A join of two DataFrames on Columns, reduced to a join on column names.
 
-    `left` and `right` are without the rows that can have no match, and have what is compared as columns: those behind
-    the given ones are `computed`. `names` compares them. `text` is the whole condition.
+    `left` and `right` are filtered by the conjuncts on one side. Compared values that are no column have been appended
+    as computed columns. `names` are the comparisons, by column name. `text` is the whole condition.
     """
 
     left: DataFrame
@@ -44,12 +44,12 @@ class ColumnCondition:
     _rest: tuple[Any, ...]
 
     def visible(self, resolved: ResolvedJoin) -> ResolvedJoin:
-        """Return a join without the computed columns in its result."""
+        """Return the join without the computed columns in its result."""
         outputs = tuple(out for out in resolved.outputs if not out.field.name.startswith(_COMPUTED))
         return replace(resolved, outputs=outputs)
 
     def where(self, pairs: DataFrame) -> DataFrame:
-        """Return the pairs of which the rest of the condition holds, too."""
+        """Return the pairs that satisfy the remaining conjuncts."""
         return self._join.where(pairs, self._rest)
 
 
@@ -63,7 +63,7 @@ def is_column(value: object) -> TypeGuard[Column]:
 def read_columns(
     left: DataFrame, right: DataFrame, condition: Column, kind: str, problems: list[str]
 ) -> ColumnCondition | None:
-    """Take a condition apart; return None if `problems` got longer."""
+    """Split a condition; return None if `problems` got longer."""
     from pyspark.errors import AnalysisException
 
     try:
@@ -94,7 +94,7 @@ def read_columns(
 
 
 class _Parts:
-    """Sorts conjuncts."""
+    """Assigns each conjunct to the index, to a filter of one side, or to the rest."""
 
     def __init__(self, join: AnalysedJoin, kind: str) -> None:
         self.pairs: list[NamedPair] = []
@@ -106,7 +106,7 @@ class _Parts:
         self._computed: tuple[dict[Any, tuple[str, Column]], dict[Any, tuple[str, Column]]] = ({}, {})
 
     def take(self, conjunct: Any) -> None:
-        """Put one conjunct where it belongs."""
+        """Assign one conjunct."""
         sides = self._join.read_by(conjunct)
         if len(sides) == 1 and (self._kind != "left" or sides == {RIGHT}):
             self._filters[sides.pop()].append(conjunct)
@@ -114,7 +114,7 @@ class _Parts:
             self.rest.append(conjunct)
 
     def frame(self, side: int) -> DataFrame:
-        """Return a side as it is joined."""
+        """Return a side, filtered and with its computed columns appended."""
         frame: DataFrame = self._join.sides[side]
         for conjunct in self._filters[side]:
             frame = frame.where(self._join.column(conjunct))
@@ -122,7 +122,7 @@ class _Parts:
         return frame.select("*", *(column.alias(name) for name, column in computed)) if computed else frame
 
     def _compared(self, conjunct: Any) -> bool:
-        """Compare two values by an index, if that can be; say whether it can."""
+        """Add a comparison of a left and a right value to those of the index; return False if it is none."""
         operator = _OPERATORS.get(name_of(conjunct))
         if operator is None:
             return False
@@ -143,7 +143,7 @@ class _Parts:
         return True
 
     def _fit_an_index(self, values: Sequence[Any]) -> bool:
-        """Take two values to compare by order, unless there are too many; an index of either side looks them up."""
+        """Add two values to those compared by order; return False if an index of either side would have too many."""
         ordered = [known | {value.canonicalized()} for known, value in zip(self._ordered, values, strict=True)]
         if max(map(len, ordered)) > MOST_COMPARED:
             return False
@@ -151,13 +151,13 @@ class _Parts:
         return True
 
     def _have_an_order(self, values: Sequence[Any]) -> bool:
-        """Return whether two values are of types that an index compares as Spark does."""
+        """Return whether an index compares values of these two types as Spark does."""
         columns = [self._join.sides[side].select(self._join.column(value)) for side, value in enumerate(values)]
         left, right = (spark_key_type(frame.schema.fields[0]) for frame in columns)
         return left is not None and right is not None and common_key_type(left, right) is not None
 
     def _name(self, side: int, value: Any) -> str:
-        """Return the name of a column with this value."""
+        """Return the name of a column with this value, computed if the side has none."""
         names = self._join.sides[side].columns
         position = self._join.position(side, value)
         if position is not None and [name.lower() for name in names].count(names[position].lower()) == 1:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def computed_column(formula: Formula, column_of: Callable[[str], Column]) -> Column:
-    """Return what Spark computes of columns, which `column_of` finds by their registered names."""
+    """Return a formula as a Column that Spark computes; `column_of` maps registered names to columns."""
     from pyspark.sql import functions as F
 
     if isinstance(formula, Name):

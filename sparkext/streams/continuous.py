@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @called_as("cql(text)", InvalidQueryError)
 def cql(text: str, *, missing_delay: str = "error", partition_by: Mapping[str, str] | None = None) -> ContinuousQueries:
-    """Register continuous queries, which may read each other in circles if a delay is on each of them.
+    """Register continuous queries, which may read each other in cycles if each cycle has a delay.
 
         q = cql(\"\"\"
             REGISTER STREAM readings (device string, level double);
@@ -36,16 +36,17 @@ def cql(text: str, *, missing_delay: str = "error", partition_by: Mapping[str, s
     Parameters
     ----------
     text:
-        Statements of CQL, with `;` between them: REGISTER STREAM and REGISTER QUERY.
+        CQL statements separated by `;`: REGISTER STREAM and REGISTER QUERY.
     missing_delay:
-        What becomes of a cycle without a delay: `error`, or `insert`, which lets a query on it emit an ε later.
+        How to treat a cycle without a delay: `error`, or `insert`, which makes a query on the cycle emit an ε later.
     partition_by:
-        The column of each stream by which rows may be processed apart. By default it is found, if there is one.
+        For each stream, the column by which its rows can be partitioned and processed independently. By default such
+        columns are derived from the queries, if there are any.
 
     Raises
     ------
     InvalidQueryError
-        Lists every problem, with its place in the text.
+        Lists every problem, with its position in the text.
     """
     if missing_delay not in ("error", "insert"):
         raise InvalidQueryError([f"missing_delay={missing_delay!r}: expected error or insert"])
@@ -59,7 +60,7 @@ def cql(text: str, *, missing_delay: str = "error", partition_by: Mapping[str, s
 
 
 def _places(graph: Graph, named: Mapping[str, str]) -> dict[str, int]:
-    """Return the columns that users name, as they have to cut the graph."""
+    """Return the positions of the columns named in `partition_by`, checked against the graph."""
     problems, places = [], {}
     streams = {name.lower(): name for name in graph.streams}
     for name, column in named.items():
@@ -84,17 +85,17 @@ def _places(graph: Graph, named: Mapping[str, str]) -> dict[str, int]:
 
 
 class ContinuousQueries:
-    """Registered queries; `cql` makes them."""
+    """Registered queries, as returned by `cql`."""
 
     def __init__(self, graph: Graph, given: Mapping[str, int] | None) -> None:
         self._graph, self._given = graph, given
 
     def __repr__(self) -> str:
-        """Show what is registered."""
+        """Return the same as `describe`."""
         return self.describe()
 
     def describe(self) -> str:
-        """Return all streams and queries with their columns, what is delayed and monotone, the order, and the key."""
+        """Return a text on all streams and queries: columns, delays, monotonicity, order, cycles, partitioning key."""
         graph = self._graph
         lines = []
         for name, stream in graph.streams.items():
@@ -122,7 +123,7 @@ class ContinuousQueries:
         return "\n".join(lines)
 
     def graph(self) -> Drawing:
-        """Draw the graph of queries; it shows in notebooks, and `save` writes it to a file."""
+        """Draw the graph of queries. Notebooks show the drawing; its method `save` writes it to a file."""
         return drawing(self._graph)
 
     def output(
@@ -137,27 +138,28 @@ class ContinuousQueries:
         name: str | None = None,
         **streams: DataFrame,
     ) -> DataFrame:
-        """Return what a query emits, with the time at which it does as the last column.
+        """Return the rows that a query emits, with the time of emission as the last column.
 
         Parameters
         ----------
         query:
             A query with ISTREAM, DSTREAM or RSTREAM.
         time:
-            The column of all streams that tells when a row happened, a timestamp, and that of the result.
+            The name of the event-time column, a timestamp, in all streams and in the result.
         watermark:
-            How late rows may come, as in `DataFrame.withWatermark`. Needed for streaming DataFrames that have none.
+            How late rows may arrive, as in `DataFrame.withWatermark`. Required for streaming DataFrames without a
+            watermark.
         ties:
-            A column of all streams that orders rows of one time. By default what they hold does.
+            A column of all streams that orders rows of equal time. By default their content orders them.
         serial:
-            Whether rows of one time come one after the other, each when what the one before it has set off has come
-            to rest. By default they happen at once, and none sees what another changes.
+            Whether rows of equal time are processed one after the other, each after all effects of the row before. By
+            default they are processed at once, and no row sees the changes of another.
         until:
-            When DataFrames that are no streams end. By default when nothing happens any more.
+            The end of time for DataFrames that are no streams. By default they end when nothing happens any more.
         name:
-            That of the state in the checkpoint.
+            The name of the state in the checkpoint.
         streams:
-            The DataFrame of each registered stream, by its name, with the columns that it is registered with.
+            The DataFrame of each registered stream, by the name of the stream, with the registered columns.
 
         Raises
         ------
@@ -178,9 +180,9 @@ class ContinuousQueries:
         name: str | None = None,
         **streams: DataFrame,
     ) -> DataFrame:
-        """Return what several queries emit, as one DataFrame: columns `query` and the time, and a struct of each.
+        """Return the rows of several queries as one DataFrame: columns `query` and the time, and a struct per query.
 
-        All but one of the structs are null; see `output` for the arguments.
+        In each row all structs but one are null. See `output` for the arguments.
         """
         asked = Asked(self._graph, queries, True, self._given, time, watermark, ties, serial, until, name)
         return continuous_frame(asked, streams)

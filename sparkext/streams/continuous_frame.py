@@ -1,4 +1,4 @@
-"""The DataFrame of continuous queries: all streams as one, whose rows are put in order and run through the graph."""
+"""The DataFrame of continuous queries: the union of all streams, ordered by time and processed by the query graph."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
 KEYS = 32
-"""Parts that rows are dealt out to by their key, each of which has a state."""
+"""Number of parts into which rows are divided by the hash of their key. Each part has its own state."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The arguments of `ContinuousQueries.output` and `outputs`, but for the DataFrames."""
+    """The arguments of `ContinuousQueries.output` and `outputs`, except for the DataFrames."""
 
     graph: Graph
     queries: tuple[str, ...]
@@ -56,7 +56,7 @@ class Asked:
 
 
 def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
-    """Return what queries emit.
+    """Return the rows that queries emit.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
     columns = Columns(frame, width, 0, (key_place,), (key_place,), None if asked.ties is None else width - 1)
     code, limit = code_of(graph, queries, serial=asked.serial), settings.cql_max_instants
     operator = CqlOperator(graph, shared.places, code, queries, asked.tagged, arrow_schema(schema), limit)
-    text = code.text.partition("\n")[2]  # but for what tells the kernels
+    text = code.text.partition("\n")[2]  # without the first line, the fingerprint of the kernels
     text += "".join(f"{stream.name}: {one.name}\n" for stream in graph.streams.values() for one in stream.computed)
     made_by = f"queries {hashlib.sha256(text.encode()).hexdigest()}, of {keys}"
     apply = TimedApply(operator, schema, time, keys, until, made_by)
@@ -109,7 +109,7 @@ def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
 
 
 def _queries(asked: Asked, problems: list[str]) -> tuple[str, ...]:
-    """Return the names of the outputs as they are registered."""
+    """Return the names of the requested queries, spelled as registered."""
     names = {name.lower(): name for name in asked.graph.queries}
     found: list[str] = []
     if not asked.queries:
@@ -130,7 +130,7 @@ def _queries(asked: Asked, problems: list[str]) -> tuple[str, ...]:
 def _frames(
     graph: Graph, whole: Graph, streams: Mapping[str, Any], queries: tuple[str, ...], problems: list[str]
 ) -> dict[str, DataFrame]:
-    """Return the DataFrames of the streams that are needed, in their order."""
+    """Return the DataFrames of the streams of `graph`, in their order."""
     given = {name.lower(): frame for name, frame in streams.items()}
     known = {name.lower() for name in whole.streams}
     problems += [
@@ -185,7 +185,7 @@ class _Source:
         self._frame = frame
 
     def tagged(self, number: int, shared: SharedColumns[DataType], key: int | None, keys: int) -> DataFrame:
-        """Return the rows with their time, their stream's number, the columns of all streams, and their part."""
+        """Return the rows with their time, the index of their stream, the columns of all streams, and their part."""
         from pyspark.sql import functions as F
 
         assert self.time is not None and self._time is not None, "it has been checked"
@@ -208,7 +208,7 @@ class _Source:
         return self._frame.select(*chosen)
 
     def _value(self, place: int) -> SparkColumn:
-        """Return a column as it is registered, or computed."""
+        """Return a column in its registered type, or computed from registered columns."""
         from pyspark.sql import functions as F
 
         column = self.columns[place]
@@ -226,7 +226,7 @@ class _Source:
 
 
 def _fits(field: StructField, column: Column) -> bool:
-    """Whether a type holds all values of a field, as they are."""
+    """Return whether the type of a registered column represents all values of a field exactly."""
     kind = spark_key_type(field)
     if kind is None or kind == column.type:
         return kind is not None
@@ -250,7 +250,7 @@ def _check_alike(argument: str, fields: Mapping[str, StructField | None], proble
 def _schema(
     asked: Asked, graph: Graph, queries: tuple[str, ...], sources: Mapping[str, _Source], problems: list[str]
 ) -> tuple[StructType, int]:
-    """Return the columns of the result, and the place of the time among them."""
+    """Return the columns of the result, and the position of the time among them."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     kinds = [source.time.dataType for source in sources.values() if source.time is not None]
@@ -276,7 +276,7 @@ def _schema(
 def _until(
     asked: Asked, graph: Graph, frames: Mapping[str, DataFrame], session: SparkSession, problems: list[str]
 ) -> int:
-    """Return when rows that are no stream end, in µs."""
+    """Return the end of time in µs for DataFrames that are no streams, `FOR_EVER` if there is none."""
     from pyspark.sql import functions as F
 
     is_stream = any(frame.isStreaming for frame in frames.values())

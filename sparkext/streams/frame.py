@@ -1,4 +1,4 @@
-"""The streaming DataFrame of a join: both sides as cells, which meet in slots."""
+"""The streaming DataFrame of a join: blocks of both sides (`cells` in the code), joined in partitions (`slots`)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def joined_frame(
     name: str | None,
     *told: str,
 ) -> DataFrame:
-    """Return what a join of two streams emits, as columns `c0`, `c1`, … (see `place`).
+    """Return the rows of a join of two streams, as columns `c0`, `c1`, … (see `place`).
 
-    `told`: what else makes it another join than one of the same columns. State is of one join only.
+    `told` are further parts of the join's fingerprint: joins with the same columns that differ otherwise must not share
+    a state.
     """
     session = left.sparkSession
     slots = slots_of(session)
@@ -61,12 +62,12 @@ def joined_frame(
 
 
 def slots_of(session: SparkSession) -> int:
-    """Return how many tasks of a batch have a state each: as many as run at a time, or partitions of a shuffle."""
+    """Return the number of partitions, each with a state: Spark's shuffle partitions, at most the parallelism."""
     return max(1, min(int(session.conf.get("spark.sql.shuffle.partitions") or "1"), parallelism(session)))
 
 
 def with_progress(fields: Sequence[StructField], told: Sequence[str]) -> StructType:
-    """Return the columns that tasks emit: `fields`, and one in which they tell numbers of these names."""
+    """Return the columns that tasks emit: `fields`, and a struct of progress counters with these names."""
     from pyspark.sql.types import LongType, StructField, StructType
 
     progress = StructType([StructField(name, LongType()) for name in told])
@@ -74,7 +75,7 @@ def with_progress(fields: Sequence[StructField], told: Sequence[str]) -> StructT
 
 
 def without_progress(frame: DataFrame, told: Sequence[str], metrics: str | None) -> DataFrame:
-    """Return the rows that are no progress, whose sums Spark observes under the name `metrics`, if there is one."""
+    """Remove the progress rows. If `metrics` is given, Spark observes the sums of their counters under that name."""
     from pyspark.sql import functions as F
 
     if metrics is not None:
@@ -90,12 +91,12 @@ def named(resolved: ResolvedJoin) -> list[Column]:
 
 
 def place(number: int) -> str:
-    """Return what `joined_frame` calls a column: those of the result may have any names."""
+    """Return the name of a column in `joined_frame`. Names of the result are arbitrary, and may repeat."""
     return f"c{number}"
 
 
 def ticks(frame: DataFrame, time: str) -> DataFrame:
-    """Return no rows, of an operator with state: for such a one Spark runs a batch when the watermark has moved."""
+    """Return no rows, but through a stateful operator, so that Spark runs a batch when the watermark has advanced."""
     from pyspark.sql import functions as F
 
     return frame.select(F.col(quoted(time)).alias("time")).where(F.rand() < -1).dropDuplicates(["time"])

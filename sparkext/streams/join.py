@@ -1,4 +1,4 @@
-"""`stream_join`: joins two streams on any condition."""
+"""`stream_join`: a join of two streams on any condition."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def stream_join(
     event_time: str | None = None,
     name: str | None = None,
 ) -> DataFrame:
-    """Join two streams on any condition, equalities or none.
+    """Join two streams on any condition, with or without equalities.
 
         hits = stream_join(orders, quotes, on=[("price", ">=", "low"), ("price", "<", "high")])
         hits.writeStream.option("checkpointLocation", folder).toTable("hits")
 
-    A pair of rows comes out once, in the batch that brings the second of them. The result is a streaming DataFrame with
-    the names, order, types and nullability that a join of two tables has, for any sink.
+    Each pair of rows is emitted once, in the batch with the second of its rows. The result is a streaming DataFrame
+    with the column names, column order, types and nullability of a join of two tables. It works with any sink.
 
     Parameters
     ----------
@@ -53,23 +53,23 @@ def stream_join(
         Streaming DataFrames of one session.
     on:
         As in `pipelined_join`: names, or tuples of names with an operator. Or a condition on Columns, as in
-        `DataFrame.join`, of which some part compares a value of the left side with one of the right side; what else it
-        asks of both sides is tested behind an inner join. Or a Python function of a left and a right row, as in
-        `theta_join`: every pair is tried then.
+        `DataFrame.join`: at least one part must compare a left value with a right value by =, <=>, <, <=, > or >=.
+        Parts about one side filter that side; any other part filters the pairs, which only inner joins support. Or a
+        Python function of a left and a right row, as in `theta_join`, which is evaluated for every pair (inner joins
+        only).
     how:
-        `inner`, or `cross` without `on`; `semi`: rows of the left side, when they first match; `left`: pairs, and rows
-        of the left side that match nothing, when their time is over. The last two need to know for how long rows of
-        the left side match (`retain`).
+        `inner`, or `cross` without `on`; `semi`: left rows, when they first match; `left`: pairs, and left rows without
+        a match, when they expire. `semi` and `left` require `retain` for the left side.
     retain:
-        For how long after it has happened a row matches rows of the other side: a time such as `1 hour`, or one for
-        each side, of which one may be None. Both sides need a watermark then: by its column it is told when a row
-        happened, and rows that come late for it are left out, as in Spark's own joins. By default rows of any age
-        match, and all are kept.
+        How long after its event time a row matches rows of the other side: a time such as `1 hour`, or a tuple with
+        a time for each side, one of which may be None. Both sides then need a watermark, whose column is the event
+        time. Late rows are dropped, as in Spark's own joins. By default rows of any age match, and all rows are stored.
     event_time:
-        The name of one more column: the later of both rows' times, or, for a row without a match, when its time was
-        over. It has a watermark, for windows behind the join; no other column of the result has. Both sides need one.
+        The name of an additional column: the later event time of the two rows, or, for a row without a match, the time
+        at which it expired. It has a watermark, for windows after the join; no other column of the result has one. Both
+        sides need a watermark.
     name:
-        That of the join's state in the checkpoint. Joins of one query that are alike need a name each.
+        The name of the join's state in the checkpoint. Equal joins in one query need different names.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""`ordered`: rows of one key in the order of time, without a sort of all, and without a partition for each key."""
+"""`ordered`: rows of each key in the order of time, without a global sort, and without a partition per key."""
 
 from __future__ import annotations
 
@@ -40,49 +40,50 @@ def ordered(
     late: str | None = None,
     name: str | None = None,
 ) -> DataFrame:
-    """Put the rows of each order key in the order of time, and process them in that order on the way.
+    """Put the rows of each order key in the order of time, and optionally process them in that order.
 
         alerts = ordered(readings, time="ts", operator_key="sensor", order_key="device",
                          apply=detect, schema="device string, sensor string, ts timestamp, level double", state={})
 
-    All rows of an order key come out in one partition, in the order of time: of a stream in every batch, and from one
-    batch to the next, when the watermark has passed them. Only order keys that are too many rows for one task are
-    processed in several, by operator key, and merged behind (P-SORT).
+    All rows of an order key are emitted in one partition, in the order of time. A row of a stream is emitted after the
+    watermark has passed it, so rows are in order within each batch and from batch to batch. An order key with too many
+    rows for one task is processed by several tasks, by operator key, whose results are then merged (P-SORT).
 
     Parameters
     ----------
     frame:
-        A streaming DataFrame with a watermark on the column `time`, or one that is no stream.
+        A streaming DataFrame with a watermark on the column `time`, or a DataFrame that is no stream.
     time:
-        The column that tells when a row happened, a timestamp.
+        The event-time column, a timestamp.
     order_key:
-        The columns whose rows have to be in order, or an expression. Or a DataFrame that is no stream, which has the
-        columns of `operator_key`, and others, which are the order key of each. By default all rows are in one order.
+        The columns of the order key, or an expression. Or a DataFrame that is no stream, which has the columns of
+        `operator_key`, and other columns that are the order key of each operator key. By default all rows are in one
+        order.
     operator_key:
-        The columns whose rows `apply` has to have together. Needed with `apply`. Those of one order key are not those
-        of another.
+        The columns of the key by which `apply` processes rows. Required with `apply`. Equal operator keys in different
+        order keys are different keys.
     apply:
         A function that takes rows of one operator key in the order of time, as an Arrow table, and returns an Arrow
-        table. It is called again and again, with as many rows as there happen to be. What it returns has to be in the
-        order of time, and may not happen before the first or after the last of the rows that it got.
+        table. It is called repeatedly, with an arbitrary number of rows. The returned rows must be in the order of
+        time, with times from that of the first to that of the last row of the call.
     schema:
-        That of what `apply` returns, which has the column `time`.
+        The schema of the table that `apply` returns. It must have the column `time`.
     state:
-        The state of a new operator key. `apply` takes the state as its second argument, and returns a pair: rows, and
-        the state to go on with. None: it takes and returns rows alone. A state is bytes, an Arrow table or record
+        The initial state of an operator key. `apply` takes the state as its second argument, and returns a pair of
+        rows and new state. If None, `apply` takes and returns only rows. A state is bytes, an Arrow table or record
         batch, or JSON: dict with keys of type str, list, str, int, float, bool and None.
     pickle_state:
-        Whether states are pickled, and may be anything that can be. Whoever can write to the checkpoint can then run
-        code in the workers.
+        Whether states are pickled, so that they may be any object that can be pickled. Everyone who can write to the
+        checkpoint can then run code in the workers.
     ties:
-        A column that orders rows of one time. By default what they hold does.
+        A column that orders rows of equal time. By default their content orders them.
     split:
-        Whether rows of one order key may be processed in several tasks.
+        Whether rows of one order key may be processed by several tasks.
     late:
-        The name of a column for rows that come late for the watermark: they come out in it, as a struct, all other
-        columns null. By default they are dropped, and counted.
+        The name of a column for rows that are late for the watermark: they are emitted in it as a struct, with all
+        other columns null. By default late rows are dropped and counted.
     name:
-        That of the state in the checkpoint. Operators of one query that are alike need a name each.
+        The name of the state in the checkpoint. Equal operators in one query need different names.
 
     Raises
     ------
@@ -116,7 +117,7 @@ def _check_options(late: Any, split: Any, problems: list[str]) -> None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """The columns of a call, as users name them."""
+    """The column arguments of a call, unchecked."""
 
     frame: DataFrame
     time: Any
@@ -126,7 +127,7 @@ class _Asked:
     case_sensitive: bool
 
     def columns(self, problems: list[str]) -> Columns | None:
-        """Return the columns by their places, None if `problems` got longer."""
+        """Return the columns by their positions, None if `problems` got longer."""
         told, frame = len(problems), self.frame
         width = len(frame.columns)
         fields = frame.schema.fields
@@ -179,7 +180,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Function:
-    """The function of a call, and what belongs to it, as users give it."""
+    """The function of a call, its schema and its state, unchecked."""
 
     apply: Any
     schema: Any
@@ -189,7 +190,7 @@ class _Function:
     def checked(
         self, frame: DataFrame, time: Any, operator_key: Any, case_sensitive: bool, problems: list[str]
     ) -> Apply | None:
-        """Return what is to be applied, None if there is nothing, or if `problems` got longer."""
+        """Return the function to apply, None if there is none, or if `problems` got longer."""
         from pyspark.sql.types import StructType
 
         if not isinstance(self.pickle_state, bool):
@@ -219,7 +220,7 @@ class _Function:
         return None if found is None else Apply(self.apply, schema, found, initial, bool(self.pickle_state))
 
     def _initial(self, problems: list[str]) -> bytes | None:
-        """Return the encoded state of a new key, None if there is none, or if `problems` got longer."""
+        """Return the encoded initial state, None if there is none, or if `problems` got longer."""
         if self.state is None:
             return None
         try:

@@ -1,4 +1,7 @@
-"""The DataFrame of an `ordered`: rows as cells, which go to slots, some of which send theirs on to be merged."""
+"""The DataFrame of an `ordered`: rows are sent in blocks (`cells` in the code) to partitions (`slots`).
+
+Partitions with a part of a split order key send their results on to a partition that merges them.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +42,13 @@ def ordered_frame(
     late: str | None,
     name: str | None,
 ) -> DataFrame:
-    """Return the rows in order, or what `apply` makes of them; see `ordered` for the other arguments."""
+    """Return the rows in order, or the results of `apply`; see `ordered` for the other arguments."""
     from pyspark.sql import functions as F
 
     frame = columns.frame
     session = frame.sparkSession
     slots = slots_of(session)
-    # A restart needs the same sources and stateful operators in Spark's plan, whatever the number of slots.
+    # A restart needs the same sources and stateful operators in Spark's plan, whatever the number of partitions.
     splits = split and (slots > 1 or frame.isStreaming)
     ordered = planned_order(
         columns,
@@ -57,7 +60,7 @@ def ordered_frame(
         keeps_late=late is not None,
         name=name,
     )
-    if isinstance(apply, TimedApply):  # all keys are alike: they are parts of a hash
+    if isinstance(apply, TimedApply):  # keys are remainders of a hash, so they have similar numbers of rows
         ordered = replace(ordered, table=even_table(slots, ordered.lines_of(apply.keys).tolist()))
     elif not frame.isStreaming:
         ordered = replace(ordered, table=_table(columns, ordered))
@@ -79,17 +82,17 @@ def ordered_frame(
         out = out.unionAll(run_in_workers(results, MergeTask(ordered), everything))
     out = without_progress(out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None)
     metadata = [dict(field.metadata or {}) for field in emitted]
-    if apply is not None and frame.isStreaming:  # which makes no row happen later than the watermark has passed
+    if apply is not None and frame.isStreaming:  # results have times of input rows, so the watermark holds for them
         metadata[apply.time][MARK] = frame.schema.fields[columns.time].metadata[MARK]
     named = [F.col(place(number)).alias(field.name, metadata=metadata[number]) for number, field in enumerate(emitted)]
     return out.select(*named)
 
 
 def _table(columns: Columns, ordered: OrderedRows) -> OrderTable:
-    """Return where rows go that all are there: they are counted before."""
+    """Return the assignment of buckets for a DataFrame that is no stream. Runs a job that counts its rows."""
     if ordered.slots == 1:
         return ordered.table
-    if not columns.orders:  # all rows are of one line
+    if not columns.orders:  # all rows are in one bucket
         return replace(ordered.table, merged={0: 0}) if ordered.splits else ordered.table
     keys = replace(ordered.order_keys, key_columns=tuple(range(len(columns.orders))))
     schema = arrow_schema(columns.frame.select(*(quoted(columns.frame.columns[n]) for n in columns.orders)).schema)
@@ -102,7 +105,7 @@ def _table(columns: Columns, ordered: OrderedRows) -> OrderTable:
 
 
 def _emitted(fields: list[StructField], rows: list[StructField], late: str | None) -> list[StructField]:
-    """Return the columns of the result. Where rows come out that are late, all others may be null."""
+    """Return the columns of the result. If late rows are emitted, all other columns are nullable."""
     from pyspark.sql.types import StructField, StructType
 
     if late is None:

@@ -1,4 +1,4 @@
-"""An `ordered` as its tasks know it."""
+"""The description of an `ordered` that is sent to its tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """A DataFrame, whose first `width` columns are the user's, and the places of those that decide about order."""
+    """A DataFrame whose first `width` columns are the user's, and the positions of time, key and tie columns."""
 
     frame: DataFrame
     width: int
@@ -39,8 +39,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class Apply:
-    """A user's function, the schema of what it returns and the place of the time in that, and the state of a new
-    key as in `Operator`.
+    """A user's function. `schema` is the schema of its results, `time` the position of the time in it.
+
+    `initial` and `pickles` are as in `Operator`.
     """
 
     function: Callable[..., Any]
@@ -52,7 +53,10 @@ class Apply:
 
 @dataclass(frozen=True)
 class TimedApply:
-    """What `TimedOperator` has, the schema of what it returns and the place of the time in that. `made_by` names it."""
+    """A function and its options, as in `TimedOperator`.
+
+    `schema` is the schema of its results, `time` the position of the time in it. `made_by` is its fingerprint.
+    """
 
     function: Callable[..., Any]
     schema: StructType
@@ -73,7 +77,7 @@ def planned_order(
     keeps_late: bool,
     name: str | None,
 ) -> OrderedRows:
-    """Return what puts rows in order, as its tasks know it."""
+    """Return the description of an `ordered` that is sent to its tasks."""
     frame = columns.frame
     fields, rows = frame.schema.fields, arrow_schema(frame.schema)
     is_stream = frame.isStreaming
@@ -119,7 +123,7 @@ def planned_order(
 
 
 def _partitioning(frame: DataFrame, places: tuple[int, ...], settings: Settings) -> Partitioning:
-    """Return how lines follow from columns: null is a key like others."""
+    """Return the partitioning of columns into buckets (`line` in the code). Null is a key like any other value."""
     kinds = [spark_key_type(frame.schema.fields[place]) for place in places]
     types = tuple(arrow_key_type(kind) for kind in kinds if kind is not None)
     table = RoutingTable(LINES, 1)

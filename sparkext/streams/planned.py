@@ -1,4 +1,4 @@
-"""A join of two streams as its tasks know it: rows of either side look up those of the other."""
+"""The description of a join of two streams that is sent to its tasks. Rows of either side look up the other side."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def planned_join(
     made_by: str,
     name: str | None = None,
 ) -> StreamJoin:
-    """Return the join of two sides as its tasks know it. `made_by` tells what it is, see `StreamJoin`."""
+    """Return the description of a join that is sent to its tasks. `made_by` is its fingerprint, see `StreamJoin`."""
     from pyspark.sql.types import StructType
 
     outputs = tuple(output.ref for output in resolved.outputs)
@@ -56,7 +56,7 @@ def planned_join(
 def _pairs(
     join: JoinSpec, outputs: tuple[ColumnRef, ...], sides: tuple[StoredSide, StoredSide]
 ) -> tuple[PipelineSpec, PipelineSpec]:
-    """Return how rows of either side find all that match them."""
+    """Return the pipelines by which left rows find all their right matches, and right rows their left matches."""
     windows = [
         _before(ColumnRef(1 - side, event_time(sides[1 - side])), ColumnRef(side, stored.until), stored)
         for side, stored in enumerate(sides)
@@ -71,20 +71,20 @@ def _pairs(
 
 
 def _candidates(join: JoinSpec, sides: tuple[StoredSide, StoredSide]) -> tuple[PipelineSpec]:
-    """Return how rows of the left side, with their places behind them, find what is nearest in a run of the right."""
+    """Return the pipeline that finds the nearest row of a right sorted run; left rows end with their positions."""
     place = len(sides[LEFT].schema)
     found = [ColumnRef(PROBE + 1, number) for number in range(len(sides[RIGHT].rows))]
     return (PipelineSpec(place + 1, (replace(join, how="inner"),), (*found, ColumnRef(PROBE, place))),)
 
 
 def event_time(side: StoredSide) -> int:
-    """Return the column that tells when a row of a side happened."""
+    """Return the event-time column of a side."""
     assert side.event_time is not None, "both sides have one, or none"
     return side.event_time
 
 
 def _before(time: ColumnRef, until: ColumnRef, side: StoredSide) -> Expression:
-    """Return the test that a row of one side happened while one of the other was kept."""
+    """Return the test that the event time of a row is not after the expiry of a row of the other side."""
     kind = KeyType("timestamp" if side.rows.types[event_time(side)].tz else "timestamp_ntz")
     column = partial(Expression, "column", kind)
     return Expression(
@@ -95,7 +95,7 @@ def _before(time: ColumnRef, until: ColumnRef, side: StoredSide) -> Expression:
 
 
 def _keys(resolved: ResolvedJoin, settings: Settings) -> tuple[Partitioning, Partitioning] | None:
-    """Return how the lines of both sides follow from their keys, None if there are none."""
+    """Return the partitionings of both sides' keys into buckets (`line` in the code), None without keys."""
     keys = resolved.spec.keys
     if not keys:
         return None
@@ -133,14 +133,14 @@ def _theta_exchanged(theta: Theta | None) -> Theta | None:
 
 
 def _exchanged(node: Expression) -> Expression:
-    """Return the same expression of two sides that have taken each other's place."""
+    """Return the same expression after an exchange of the two sides."""
     if node.op == "column":
         return replace(node, source=1 - node.source)
     return replace(node, args=tuple(map(_exchanged, node.args)))
 
 
 def with_all_columns(resolved: ResolvedJoin) -> ResolvedJoin:
-    """Return a join that numbers the columns of its right side as they are there, and not as a semi join needs them."""
+    """Return the join with right columns by their positions in the right side, not in `published`."""
     place, spec = resolved.published, resolved.spec
     keys = tuple(replace(key, build=place[key.build]) for key in spec.keys)
     ranges = tuple(replace(pair, build=place[pair.build]) for pair in spec.ranges)

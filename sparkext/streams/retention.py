@@ -1,4 +1,4 @@
-"""For how long the rows of a stream are kept, and what users say of it."""
+"""How long the rows of a stream match and are stored: the argument `retain`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _PART = re.compile(r"(\d+)\s*([a-z]+)")
 def stored_sides(
     left: DataFrame, right: DataFrame, retain: Any, kind: str, tells_time: bool, problems: list[str]
 ) -> tuple[StoredSide, StoredSide] | None:
-    """Return how the rows of both sides are kept, or None if `problems` got longer.
+    """Return how the rows of both sides are stored, or None if `problems` got longer.
 
-    `tells_time`: the result has to tell when its rows happened.
+    `tells_time`: whether the result has an event-time column.
     """
     told = len(problems)
     retained = _retained(retain, problems)
@@ -50,7 +50,7 @@ def stored_sides(
 
 
 def _retained(retain: Any, problems: list[str]) -> tuple[int | None, int | None]:
-    """Return for how many microseconds rows of each side are kept, None for ever."""
+    """Return the retention of each side in microseconds, None for ever."""
     given = retain if isinstance(retain, tuple) else (retain, retain)
     if len(given) != 2:
         problems.append(f"retain={retain!r}: expected a time, or one for each of the two sides")

@@ -1,7 +1,7 @@
-"""Columns that tell when a row happened: Spark marks them in their metadata when a stream gets a watermark.
+"""Event-time columns: when a stream gets a watermark, Spark marks the column in its metadata.
 
-Behind a join a mark says more than it did: that no row comes out that is late for it. That is not so where a row
-matches others long after it has happened, so a join takes the marks off, and sets one where it holds.
+After a join, the mark would promise that no emitted row is late for the watermark. But a row may match other rows long
+after its event time. So a join removes the marks, and marks only a column for which the promise holds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ MARK = "spark.watermarkDelayMs"
 
 
 def event_times(left: DataFrame, right: DataFrame, asker: str, problems: list[str]) -> tuple[int, int] | None:
-    """Return the columns that have a watermark, None if `problems` got longer. `asker` is what needs it."""
+    """Return the event-time columns of both sides, None if `problems` got longer.
+
+    `asker` names the argument or operator that requires them, for the message.
+    """
     sides = ((left, "left"), (right, "right"))
     times = [_event_time(frame, side, asker, problems) for frame, side in sides]
     if times[0] is None or times[1] is None:
@@ -40,7 +43,7 @@ def event_times(left: DataFrame, right: DataFrame, asker: str, problems: list[st
 
 
 def _event_time(frame: DataFrame, side: str, asker: str, problems: list[str]) -> int | None:
-    """Return the column of a side that has the watermark."""
+    """Return the position of the only column of a side with a watermark, or None after adding to `problems`."""
     found = [number for number, field in enumerate(frame.schema.fields) if is_marked(field)]
     if len(found) == 1:
         return found[0]
@@ -57,7 +60,7 @@ def is_marked(field: StructField) -> bool:
 
 
 def unmarked(resolved: ResolvedJoin, but: int | None = None) -> ResolvedJoin:
-    """Return a join whose result has no column with a watermark, but for one, if it is given."""
+    """Return the join without watermarks on the columns of its result, except on the column at position `but`."""
     outputs = [out if number == but else _unmarked(out) for number, out in enumerate(resolved.outputs)]
     return replace(resolved, outputs=tuple(outputs))
 
@@ -72,10 +75,10 @@ def _unmarked(output: OutputField) -> OutputField:
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """The later of two times, those of a pair: it came with a row that was not late, so it is not late itself.
+    """The later event time of the two rows of a pair. The row with that time was not late, so the pair is not late.
 
-    `left` and `right` are places in the result. A row without a match, where a join keeps those, counts as of the time
-    when its own was over, `lasts` µs after it. `delay` is that of the watermark, in ms.
+    `left` and `right` are positions in the result. If the join emits left rows without a match, their time is the
+    expiry of the row, `lasts` µs after its event time. `delay` is the delay of the watermark in ms.
     """
 
     name: str
@@ -99,7 +102,7 @@ class TimeColumn:
 def time_column(
     name: str, resolved: ResolvedJoin, sides: tuple[StoredSide, StoredSide], case_sensitive: bool, problems: list[str]
 ) -> TimeColumn | None:
-    """Return the column that tells when rows of a join happened, None if `problems` got longer."""
+    """Return the event-time column of a join's result, None if `problems` got longer."""
     from pyspark.sql.types import StructField
 
     outputs, told = resolved.outputs, len(problems)

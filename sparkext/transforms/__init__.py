@@ -1,1 +1,1 @@
-"""What users call."""
+"""The public API for DataFrames: joins, scans and reports."""

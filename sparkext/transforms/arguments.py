@@ -1,4 +1,4 @@
-"""What all transforms check of a call before they look at its columns."""
+"""Checks of a call that all transforms make before they resolve its columns."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 _FRAMES = ("DataFrame", "Table")
-"""The left side of a transform is no argument of it."""
+"""Type names of a left side that a caller passed as an argument by mistake."""
 
 
 def called_as(
     usage: str, error: type[InvalidCallError] = InvalidJoinError
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Decorate a public function: a call with other arguments than it has raises `error`, which shows `usage`."""
+    """Decorate a public function: a call that does not fit its signature raises `error`, which shows `usage`."""
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         signature = inspect.signature(function)
@@ -42,7 +42,7 @@ def called_as(
 
 
 def check_no_left_side(function: str, argument: str, value: Any, usage: str) -> None:
-    """Refuse a second DataFrame: the left side is the one that is transformed."""
+    """Raise if `value` is a second DataFrame: `transform` passes the left side itself."""
     if type(value).__name__ in _FRAMES:
         raise InvalidJoinError(
             [f"{function}: {argument} is a {type(value).__name__}. The left side is no argument: call it as {usage}"]
@@ -50,7 +50,7 @@ def check_no_left_side(function: str, argument: str, value: Any, usage: str) -> 
 
 
 def read_or_default(options: Mapping[str, str], overrides: dict[str, object]) -> tuple[Settings, ConfigError | None]:
-    """Read the settings; if an override is wrong, those of the session and the error, to find further problems."""
+    """Return the settings; if an override is wrong, the session's settings and the error, to find further problems."""
     try:
         return read_settings(options.get, overrides), None
     except ConfigError as error:
@@ -58,7 +58,7 @@ def read_or_default(options: Mapping[str, str], overrides: dict[str, object]) ->
 
 
 def check_travel(schema: StructType, side: str, problems: list[str]) -> None:
-    """Add to `problems` what of a schema has no Arrow form."""
+    """Add to `problems` the columns of a schema whose types have no Arrow equivalent."""
     for name, data_type in not_arrow(schema):
         problems.append(
             f"{side} column {name!r} of type {data_type} cannot be passed between Spark and Python as Arrow:"
@@ -67,7 +67,7 @@ def check_travel(schema: StructType, side: str, problems: list[str]) -> None:
 
 
 def refuse(problems: list[str], misconfigured: ConfigError | None = None) -> None:
-    """Raise what is wrong with a call, all of it together, if anything is."""
+    """Raise all problems of a call as one error, if there are any."""
     if problems:
         raise InvalidJoinError([*(str(misconfigured).splitlines() if misconfigured else ()), *problems])
     if misconfigured is not None:

@@ -1,4 +1,4 @@
-"""`asof_join`: the transform that joins each row with the nearest one of another table."""
+"""`asof_join`: the public transform that joins each row with the nearest row of another table."""
 
 from __future__ import annotations
 
@@ -43,35 +43,39 @@ def asof_join(
     how: str = "left",
     max_build_bytes: int | str | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
-    """Join each row with the one row of `other` that is nearest in `on`; for `DataFrame.transform`.
+    """Join each row with the single row of `other` whose `on` value is nearest; for `DataFrame.transform`.
 
         out = trades.transform(asof_join(quotes, on="time", by="symbol", tolerance=timedelta(seconds=2)))
 
-    Names and meaning are those of pandas' `merge_asof`, but neither side has to be sorted. `other` is the build side:
-    it is published once per node, and ordered there by the first worker that needs it. With the session extension the
-    join is planned by Catalyst, and workers read Parquet files themselves. Without it, and for what Spark takes for
-    near in another way (floats; integers without `spark.sql.ansi.enabled`; tolerances of a day or more on timestamps
-    unless the session's zone is UTC), `other` is run when the transform is applied; transforms that follow each other
-    directly are one pipeline.
+    Arguments have the names and the meaning of pandas' `merge_asof`, but neither side has to be sorted. `other` is the
+    build side: it is published once per node, and the first worker of a node that needs it sorts it. With the session
+    extension, Catalyst plans the join, and workers read Parquet files themselves. Without the extension, applying the
+    transform runs `other`, and consecutive transforms form one pipeline. The same holds with the extension for streams,
+    and if Spark computes distances differently: for floats, for integers without `spark.sql.ansi.enabled`, and for
+    tolerances of a day or more on timestamps unless the session's time zone is UTC.
 
-    Among rows of `other` with equal values, backward takes the last and forward the first, in the order in which Spark
-    gives its rows; at equal distances nearest goes backward. A null in `on` has no match, and NaN is after all else.
+    Among rows of `other` with equal values, `backward` takes the last and `forward` the first, in the order in which
+    Spark returns the rows. At equal distances, `nearest` takes the row before. A null in `on` has no match. NaN is
+    greater than all other values.
 
     Parameters
     ----------
     other:
         The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table.
     on:
-        The column to be near in: one name for both sides (the result has the left one), or a `(left, right)` pair of
-        names (both stay). Integers, floats, decimals of up to 18 digits, dates and timestamps.
+        The column whose values are compared: one name for both sides (the result has the left column), or a
+        `(left, right)` pair of names (the result has both). Types: integers, floats, decimals of up to 18 digits,
+        dates and timestamps.
     by:
-        Columns that have to be equal, named likewise. Unlike in pandas a null equals nothing, as in any Spark join.
+        Columns that must be equal: a name or a pair as in `on`, or a list of these. Unlike in pandas, null equals
+        nothing, as in any Spark join.
     direction:
-        `backward`: the last row of `other` at or before; `forward`: the first at or after; `nearest`: the nearer one.
+        `backward`: the last row of `other` at or before the value; `forward`: the first row at or after it;
+        `nearest`: the nearer one of the two.
     tolerance:
-        The largest distance, inclusive: a `timedelta` for timestamps and dates, else a number.
+        The largest distance, inclusive: a `timedelta` for timestamps and dates, a number for numbers and dates (days).
     allow_exact_matches:
-        Whether a row at the very value counts.
+        Whether a row with an equal value matches.
     how:
         `left` keeps rows without a match, as pandas does; `inner` drops them.
     max_build_bytes:
@@ -82,8 +86,8 @@ def asof_join(
     InvalidJoinError
         When the transform is applied: lists every problem of the call.
     BuildSideTooLargeError
-        When the transform is applied: the build side exceeds its limit. Where Catalyst plans the join, that is Spark's
-        exception instead, raised by the action.
+        When the transform is applied: the build side exceeds its limit. If Catalyst plans the join, the action raises
+        Spark's exception instead.
     """
     arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
     check_no_left_side("asof_join", "on", on, _USAGE)

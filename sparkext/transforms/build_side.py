@@ -1,4 +1,4 @@
-"""The build side on the driver: whatever the user passed, with a Spark schema and a way to collect it."""
+"""The build side on the driver: the user's table with a Spark schema and a function that collects it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DriverBuildSide:
-    """`schema` is Spark's; `collect(positions, settings)` gives those columns in Spark's Arrow types.
+    """A build side on the driver.
 
-    No positions: one constant column, as the number of rows still matters. `collect` raises `BuildSideTooLargeError`.
-    `frame` gives all of it as a Spark DataFrame, for Spark to plan. `made_by`: a pipeline over files, for workers.
+    `schema` is Spark's. `collect(positions, settings)` returns the columns at these positions in Spark's Arrow types;
+    without positions it returns one constant column, because the number of rows still matters. It raises
+    `BuildSideTooLargeError`. `frame` returns the build side as a Spark DataFrame, for Catalyst. `made_by` is the
+    pipeline over files from which workers can materialise the build side themselves, or None.
     """
 
     schema: StructType
@@ -44,18 +46,18 @@ class DriverBuildSide:
     made_by: Lineage | None = None
 
     def table(self, session: SparkSession, positions: tuple[int, ...], settings: Settings) -> pa.Table:
-        """Collect these columns, unless workers would not have the address space to join them.
+        """Collect these columns, after checking that workers have the address space to join them.
 
         Raises
         ------
         EnvironmentProblemError
-            They would not.
+            Workers do not have it.
         """
         address_space.check_setting(lambda key: session.conf.get(key, None))
         return self.collect(positions, settings)
 
     def source(self, session: SparkSession, positions: tuple[int, ...], settings: Settings) -> BuildSource:
-        """Tell where workers find these columns: in files, made of files, or in what this collects and publishes."""
+        """Return the source of these columns for workers: files, a pipeline over files, or a published table."""
         from pyspark.sql.types import StructType
 
         if self.made_by is None or self.made_by.scan is None or encrypts_files(session):
@@ -73,7 +75,7 @@ class DriverBuildSide:
             replace(self.made_by.spec, outputs=tuple(output.ref for output in picked)).to_json(),
             files.scan(read, settings.morsel_max_rows),
             self.made_by.scan.parts,
-            tuple(source for source in self.made_by.sources if source is not None),  # all of them, over files
+            tuple(source for source in self.made_by.sources if source is not None),  # over files, none is None
             schema,
             Projection(None, tuple(Expression("column", None, column=number) for number in range(len(picked)))),
             schema,
@@ -85,7 +87,7 @@ class DriverBuildSide:
 
 
 def publish(session: SparkSession, table: pa.Table, settings: Settings) -> BuildSource:
-    """Write a build file and make it known to every node."""
+    """Write a build file and publish it to every node."""
     with progress("publishing a build side", "B", table.nbytes, shown=settings.progress) as advance:
         return publish_file(
             session, lambda stream: write_build_file(table, cast(IO[bytes], CountingStream(stream, advance)))
@@ -93,7 +95,7 @@ def publish(session: SparkSession, table: pa.Table, settings: Settings) -> Build
 
 
 def build_side(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
-    """Accept a Spark DataFrame, a pandas DataFrame or a pyarrow Table; otherwise add to `problems`."""
+    """Convert a Spark DataFrame, a pandas DataFrame or a pyarrow Table; return None after adding to `problems`."""
     if is_connect(session) and encrypts_files(session):
         problems.append(
             "spark.io.encryption.enabled is true, and through Spark Connect a build side is stored in unencrypted"
@@ -117,7 +119,7 @@ def build_side(session: SparkSession, other: Any, problems: list[str]) -> Driver
 
 
 def _is_for_spark(session: SparkSession) -> bool:
-    """Only Spark knows which dicts are maps; before 4.0 it has a way of its own with pandas altogether."""
+    """Return whether Spark has to convert pandas DataFrames: to infer maps from dicts, and always before Spark 4.0."""
     as_maps = session.conf.get("spark.sql.execution.pandas.inferPandasDictAsMap", "false") == "true"
     return as_maps or not takes_tables()
 
@@ -151,7 +153,7 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
             return collect_batches(counted_rows(arriving, advance), arrow, settings.build_side_max_bytes, order)
 
     made_by = remembered(other)
-    # What emits rows of a build side that have no match needs rows to be shuffled.
+    # A join that emits unmatched build rows needs a shuffle, which workers cannot run.
     own = made_by is not None and made_by.scan is not None and not made_by.spec.owner_columns and not is_cached(other)
     return DriverBuildSide(other.schema, collect, lambda: other, made_by if own else None)
 
@@ -159,13 +161,13 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
 def _from_local(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
     try:
         schema, table = local_table(session, other)
-    except Exception as error:  # pandas, pyarrow and PySpark each raise their own for types they cannot convert
+    except Exception as error:  # for unsupported types, pandas, pyarrow and PySpark raise errors of different classes
         names = unconvertible_columns(session, other)
         where = f" (column {', '.join(map(repr, names))}: cast or drop it)" if names else ""
         problems.append(f"other cannot be converted to Spark's types{where}: {error}")
         return None
 
-    rows = len(other)  # which a table without columns does not keep
+    rows = len(other)  # a table without columns loses its number of rows
 
     def collect(positions: tuple[int, ...], settings: Settings) -> pa.Table:
         picked = table.select(list(positions)) if positions else pa.table({"c0": pa.nulls(rows)})
@@ -173,7 +175,7 @@ def _from_local(session: SparkSession, other: Any, problems: list[str]) -> Drive
         return picked
 
     def frame() -> DataFrame:
-        # createDataFrame loses rows behind an empty chunk, and fails for a column without any chunk.
+        # createDataFrame loses the rows after an empty chunk, and fails for a column without any chunk.
         whole = pa.table([_whole(column) for column in table.columns], schema=table.schema)
         return session.createDataFrame(whole, schema)
 

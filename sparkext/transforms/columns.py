@@ -1,4 +1,4 @@
-"""Columns by their names: looked up, compared in a common type, and laid out as a result.
+"""Columns: resolution by name, common types for comparison, and checks of the result's names.
 
 Problems are collected, not raised, so that a caller sees all of them at once.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OutputField:
-    """A column of the pipeline's result so far: its declaration, and where its values come from."""
+    """A column of the pipeline's result so far: its declaration, and the source of its values."""
 
     field: StructField
     ref: ColumnRef
@@ -29,7 +29,7 @@ class OutputField:
 def resolve_column(
     name: str, fields: Sequence[StructField], side: str, case_sensitive: bool, problems: list[str]
 ) -> int | None:
-    """Return the position of the one column called `name`."""
+    """Return the position of the only column called `name`, or None after adding to `problems`."""
     found = [i for i, field in enumerate(fields) if _same(field.name, name, case_sensitive)]
     if len(found) == 1:
         return found[0]
@@ -51,7 +51,7 @@ def _same(one: str, other: str, case_sensitive: bool) -> bool:
 
 
 def common_type(left: StructField, right: StructField, problems: list[str]) -> KeyType | None:
-    """Return the type in which two columns are compared."""
+    """Return the type in which two columns are compared, or None after adding to `problems`."""
     types = []
     for side, field in (("left", left), ("right", right)):
         key_type = spark_key_type(field)
@@ -74,7 +74,7 @@ def common_type(left: StructField, right: StructField, problems: list[str]) -> K
 
 
 def as_nullable(output: OutputField, outer: bool) -> OutputField:
-    """Return the column as one that may be null, if `outer`."""
+    """Return the column, declared nullable if `outer`."""
     if not outer or output.field.nullable:
         return output
     from pyspark.sql.types import StructField
@@ -84,7 +84,7 @@ def as_nullable(output: OutputField, outer: bool) -> OutputField:
 
 
 def check_names(outputs: Iterable[OutputField], case_sensitive: bool, problems: list[str]) -> None:
-    """Refuse a result with two columns of one name."""
+    """Add to `problems` if two columns of the result have the same name."""
     seen: dict[str, str] = {}
     repeated = []
     for output in outputs:

@@ -1,4 +1,4 @@
-"""`declined`: which joins of a DataFrame the session extension left to Spark, and why."""
+"""`declined`: the reasons why the session extension left joins of a DataFrame to Spark."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 def declined(frame: DataFrame) -> list[str]:
     """Return the reason of every join in the plan of `frame` that is Spark's own, from the top of the plan down.
 
-    The same reasons stand in `frame.explain()`, but for those of as-of joins, which come last: Spark rewrites these as
-    other joins. With `spark.sparkext.mode=hint` only hinted joins have one, with `off` none. Plans the DataFrame, but
-    does not run it. Where a pipeline fell back to Spark's own joins when it last ran, as a build side did not fit, that
-    reason is among them.
+    `frame.explain()` shows the same reasons, except for those of as-of joins, which are the last in the list: Spark
+    rewrites as-of joins as other joins. With `spark.sparkext.mode=hint` only hinted joins have a reason, with `off` no
+    join has. The call plans the DataFrame, but does not run it. If a pipeline fell back to Spark's own joins in its
+    last run, because a build side did not fit, the list includes that reason.
 
     Raises
     ------
     ExtensionMissingError
-        The session runs without the extension, or through Spark Connect, whose clients see no plans.
+        The session runs without the extension, or through Spark Connect, whose clients cannot read plans.
     """
     if is_connect(frame.sparkSession):
         raise ExtensionMissingError("plans are out of reach through Spark Connect: explain() shows the same reasons")

@@ -1,4 +1,4 @@
-"""`pipelined_join`: the transform that users call."""
+"""`pipelined_join`: the public transform that joins two tables in one pipeline."""
 
 from __future__ import annotations
 
@@ -42,52 +42,54 @@ def pipelined_join(
     max_build_bytes: int | str | None = None,
     partitioned: bool | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
-    """Join with `other` inside Spark's Python workers; for `DataFrame.transform`.
+    """Join a DataFrame with `other` inside Spark's Python workers; for `DataFrame.transform`.
 
         out = facts.transform(pipelined_join(dim, on="key")).transform(pipelined_join(other, on=[("a", "b")]))
 
-    The result has the names, order, types, nullability and rows that `df.join(other, on, how)` has. Transforms that
-    follow each other directly become one pipeline: one crossing into Python and one back, whatever their number.
+    The result has the column names, column order, types, nullability and rows of `df.join(other, on, how)`.
+    Consecutive transforms form one pipeline: rows are sent to Python once and back once, however many joins there are.
 
-    `other` is the build side. It is run, or converted, when the transform is applied; its rows are published once
-    per node, and indexed there by the first worker that needs the index. The probe side stays lazy, and may be a
-    stream, each batch of which is joined with the same index: with other rows than those that there were when the query
-    began only from its next start on.
+    `other` is the build side. Applying the transform runs or converts it, and publishes its rows once per node. The
+    first worker of a node that needs the index builds it. The probe side stays lazy and may be a stream: all its
+    batches are joined with the same index, so a running query does not see later changes of `other`; restart the query
+    to read them.
 
-    In a session with the extension (see `configure`), unless `spark.sparkext.mode` is off, this is `df.join` with the
-    hint: both sides stay lazy, Catalyst prunes columns and pushes filters, and what the extension does not plan is
-    Spark's own join. Full outer joins and joins without a key run as they do without the extension.
+    In a session with the extension (see `configure`), unless `spark.sparkext.mode` is off, the call is `df.join` with
+    a hint: both sides stay lazy, Catalyst prunes columns and pushes filters down, and a join that the extension does
+    not plan runs as Spark's own join. Unless `on` holds Columns, full outer joins, joins without a key and joins of a
+    stream run as they do without the extension.
 
     Parameters
     ----------
     other:
         The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table.
     on:
-        A column name or a list of names that both sides have (one key column in the result, as with
-        `DataFrame.join`), or a list of `(left, right)` name pairs (both stay). `(left, "<=>", right)` lets null equal
-        null; `(left, op, right)` with `<`, `<=`, `>` or `>=` compares, with or without equalities beside it, at most
-        two columns of the right side: `on=[("time", ">=", "start"), ("time", "<", "stop")]`. Left out only for
-        `how="cross"`. With the extension also a Column or a list of Columns.
+        A column name or a list of names that both sides have (the result has one column per key, as with
+        `DataFrame.join`), or a list of `(left, right)` name pairs (the result has both columns). In
+        `(left, "<=>", right)` null equals null. `(left, op, right)` with `<`, `<=`, `>` or `>=` is a comparison. It can
+        be combined with equalities; all comparisons of a call may use at most two columns of the right side:
+        `on=[("time", ">=", "start"), ("time", "<", "stop")]`. Required unless `how="cross"`. With the extension, also
+        a Column or a list of Columns.
     how:
-        Any name that `DataFrame.join` takes: inner, cross, left, right, full, semi, anti and their aliases. A right or
-        full join costs one more shuffle of the probe side, and ends the pipeline before it: build rows without a match
-        may come out only once, so all rows of a key must meet in one task.
+        Any join type that `DataFrame.join` accepts: inner, cross, left, right, full, semi, anti and their aliases. A
+        right or full join shuffles the probe side once more and ends the preceding pipeline: each unmatched build row
+        must be emitted exactly once, so one task must receive all rows of a key.
     algorithm:
         `auto`, `hash` or `sort_merge`; `spark.sparkext.algorithm` if left out.
     max_build_bytes:
         Largest Arrow size of the build side; `spark.sparkext.buildSide.maxBytes` if left out.
     partitioned:
         Whether both sides are shuffled by key, so that no node holds all of `other`: True, False (`other` is refused
-        if it is too large), or None for what `spark.sparkext.partitioned` says: by default, only where `other` is too
-        large. The pipeline before it ends then, as with a right or full join.
+        if it is too large), or None for the value of `spark.sparkext.partitioned`, which by default partitions a join
+        only if `other` is too large. A partitioned join ends the preceding pipeline, as a right or full join does.
 
     Raises
     ------
     InvalidJoinError
         When the transform is applied: lists every problem of the call.
     BuildSideTooLargeError
-        When the transform is applied: the build side exceeds its limit, and the join may not be partitioned. Where
-        Catalyst plans the join, that is Spark's exception instead, raised by the action.
+        When the transform is applied: the build side exceeds its limit, and the join may not be partitioned. If
+        Catalyst plans the join, the action raises Spark's exception instead.
     """
     check_no_left_side("pipelined_join", "on", on, _USAGE)
     overrides: dict[str, object] = {}
@@ -124,7 +126,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         _check_stream(kind, overrides, problems)
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
-    # Catalyst finds the chain by itself, and has no full outer join: that one runs as it does without the extension.
+    # With the extension Catalyst plans the chain of joins. Full outer joins run as they do without the extension.
     is_planned = is_planned and bool(condition.names) and kind != "full" and not frame.isStreaming
     if understood and overrides.get(PARTITIONED.name) == "always" and not (is_planned and condition.pairs):
         check_partitionable(session, condition, problems)
@@ -169,7 +171,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
 
 
 def _check_stream(kind: str | None, overrides: dict[str, object], problems: list[str]) -> None:
-    """Add to `problems` why a stream cannot be joined this way: what has to be known of all of it."""
+    """Add a problem for each argument that would need all rows of the left side, a stream."""
     if kind in BUILD_PRESERVING:
         problems.append(
             f"the left side is a stream, and a {kind} join emits rows of other that match none of it: use an inner,"
@@ -182,7 +184,7 @@ def _check_stream(kind: str | None, overrides: dict[str, object], problems: list
 def _whole(
     frame: DataFrame, build: DriverBuildSide, lineage: Lineage, join: ResolvedJoin, settings: Settings
 ) -> DataFrame:
-    """Join with all of the build side on each node."""
+    """Join with the build side replicated on each node."""
     session = frame.sparkSession
     if not join.spec.preserves_build:
         return lineage.then(join, build.source(session, join.published, settings), settings)

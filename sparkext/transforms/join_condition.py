@@ -1,4 +1,4 @@
-"""What callers may write for `on`: names of columns, pairs of them, and comparisons."""
+"""The argument `on` of a join: column names, pairs of names, and comparisons."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NamedRange:
 
 @dataclass(frozen=True)
 class JoinCondition:
-    """What `on` means. With `using`, each pair gives one output column, as in `DataFrame.join(other, "key")`."""
+    """The parsed `on`. With `using`, each pair gives one output column, as in `DataFrame.join(other, "key")`."""
 
     pairs: tuple[NamedPair, ...]
     using: bool
@@ -50,7 +50,7 @@ class JoinCondition:
 
 
 def read_condition(on: Any, kind: str | None, how: object, problems: list[str]) -> JoinCondition:
-    """Understand `on`: a name, a list of names, or a list of (left, right) or (left, operator, right)."""
+    """Parse `on`: a name, a list of names, or a list of (left, right) or (left, operator, right)."""
     nothing = JoinCondition((), using=False)
     if on is None:
         if str(how).lower() != "cross":

@@ -1,9 +1,9 @@
-"""How consecutive transforms become one pipeline.
+"""Combines consecutive transforms into one pipeline.
 
-A DataFrame that `pipelined_join` returns remembers the pipeline that makes it: its input and its spec. The next
-`pipelined_join` on that very object extends the spec and runs over the same input, instead of reading this one's
-output. Anything in between (a filter, a select, a cache) gives another object, or one that Spark keeps, and starts
-anew.
+A DataFrame that `pipelined_join` returns remembers the pipeline that computes it: its input and its spec. The next
+`pipelined_join` on that same object extends the spec and runs over the same input, instead of reading the output of the
+first. Any operation in between starts a new pipeline: a filter or a select returns another object, and a cached
+DataFrame is read from Spark's cache.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _ATTRIBUTE = "_sparkext_lineage"
 
 @dataclass(frozen=True)
 class Lineage:
-    """A pipeline in the making: what it reads, its joins with their build sides, and what it emits.
+    """A pipeline under construction: its input, its joins with their build sides, and its output columns.
 
-    With a `scan`, `input` only has the numbers of the scan's parts, one in each of its partitions. With a `slot` it has
-    cells, those of the first build side among them, which has no source then.
+    With a `scan`, `input` holds only the indexes of the scan's parts, one per partition. With a `slot`, it holds the
+    blocks of a partitioned join, of the probe side and of the first build side; the source of that build side is None.
     """
 
     input: DataFrame
@@ -52,7 +52,7 @@ class Lineage:
     def starting_at(cls, frame: DataFrame) -> Lineage:
         """Begin a pipeline that reads `frame`."""
         outputs = tuple(OutputField(f, ColumnRef(PROBE, i)) for i, f in enumerate(frame.schema.fields))
-        # An input without columns is given one on its way into Python, see `map_in_arrow`.
+        # `map_in_arrow` adds a column to an input that has none.
         return cls(frame, PipelineSpec(max(len(outputs), 1), (), tuple(out.ref for out in outputs)), outputs)
 
     @classmethod
@@ -71,11 +71,11 @@ class Lineage:
         return cls(frame, spec, outputs, reporter=new_reporter(session), scan=scan)
 
     def reading(self, frame: DataFrame, owner_columns: int) -> Lineage:
-        """Return the same pipeline over `frame`, which has `owner_columns` more columns in front."""
+        """Return the same pipeline over `frame`, which has `owner_columns` additional columns in front."""
         return replace(self, input=frame, spec=replace(self.spec, owner_columns=owner_columns))
 
     def by_slot(self, cells: DataFrame, slot: SlotSchemas) -> Lineage:
-        """Return the same pipeline over cells of its input and of the build side that is joined next."""
+        """Return the same pipeline over the blocks of its input and of the build side of the next join."""
         spec = replace(self.spec, owner_columns=1 if slot.owns_build else 0)
         return replace(self, input=cells, spec=spec, slot=slot)
 
@@ -116,12 +116,12 @@ class Lineage:
 
 
 def new_reporter(session: SparkSession) -> Reporter:
-    """Return the channel for task metrics that this kind of session has."""
+    """Return the reporter of task metrics for this type of session."""
     return SpoolReporter() if is_connect(session) else AccumulatorReporter(session)
 
 
 def lineage_of(frame: DataFrame) -> Lineage:
-    """Return the pipeline to extend: the one that makes `frame`, or a new one that reads it."""
+    """Return the pipeline to extend: the pipeline that computes `frame`, or a new pipeline that reads it."""
     made_by = remembered(frame)
     if made_by is None or is_cached(frame):
         return Lineage.starting_at(frame)
@@ -129,6 +129,6 @@ def lineage_of(frame: DataFrame) -> Lineage:
 
 
 def remembered(frame: object) -> Lineage | None:
-    """Return the pipeline that makes `frame`, or None if `pipelined_join` did not return this very object."""
+    """Return the pipeline that computes `frame`, or None if no transform returned this same object."""
     lineage = getattr(frame, "__dict__", {}).get(_ATTRIBUTE)
     return lineage if isinstance(lineage, Lineage) else None

@@ -1,10 +1,10 @@
-"""Right and full joins: emitting each unmatched build row exactly once.
+"""Right and full joins: each unmatched build row is emitted exactly once.
 
-Every task of a pipeline sees all build rows, and only its own probe rows: no task alone knows that a build row found no
-match anywhere. So the probe rows are shuffled by key, together with one small row (row id, key) per build row. Equal
-keys meet in one task, which thereby owns a build row and sees all probe rows that could match it. Spark may coalesce
-the shuffle's partitions as it likes. The row ids come from the published build side itself, so a build side that
-would not evaluate the same way twice is still exact.
+Every task of a pipeline has all build rows, but only its own probe rows. No task alone can determine that a build row
+has no match anywhere. Therefore the probe rows are shuffled by key, together with one small row (row id, key) per build
+row. All rows with one key are sent to one task, which then owns the build row and receives all probe rows that could
+match it. Spark may coalesce the shuffle's partitions. The row ids are taken from the published build side, so the
+result is exact even if a second evaluation of the build side would return different rows.
 
 Cost: one shuffle of the probe side, one of the build side's keys, and a byte per build row and task.
 """
@@ -44,10 +44,10 @@ _SQL_TYPES = {
 def shuffle_with_build_rows(
     frame: DataFrame, resolved: ResolvedJoin, source: BuildSource, build: pa.Table, settings: Settings
 ) -> tuple[DataFrame, int]:
-    """Return `frame` and the build rows' ids, shuffled together by key; and how many columns were put in front."""
+    """Return `frame` and the build rows' ids, shuffled together by key, and the number of columns put in front."""
     from pyspark.sql import functions as F
 
-    # Only positions matter from here on: names of the input may contain anything, also the names used here.
+    # Columns are addressed by position: input columns may have any name, even the names used here.
     width = len(frame.schema.fields)
     columns = [f"c{number}" for number in range(width)]
     plain = frame.toDF(*columns)
@@ -77,7 +77,7 @@ def shuffle_with_build_rows(
 def _build_keys(
     frame: DataFrame, resolved: ResolvedJoin, source: BuildSource, build: pa.Table, settings: Settings
 ) -> DataFrame:
-    """Rows (row id, keys) of the build side, read by the executors from where it is published."""
+    """Return rows (row id, keys) of the build side, which executors read from its published file."""
     from pyspark.sql.types import LongType, StructField, StructType
 
     parts = max(1, build.num_rows // _ROWS_PER_PART)
@@ -93,7 +93,7 @@ def _build_keys(
 
 
 def _shuffle_key(column: Column, key_type: KeyType) -> Column:
-    """Bring both sides to values that Spark hashes alike if the join holds them equal."""
+    """Convert a key column so that Spark hashes two values alike if the join treats them as equal."""
     from pyspark.sql import functions as F
 
     if key_type.name == "decimal":

@@ -1,11 +1,12 @@
-"""Partitioned joins: neither side lies whole on any node.
+"""Partitioned joins: no node holds all rows of either side.
 
-    left  ──mapInArrow──▶ cells ─┐
-                                 ├─▶ shuffled by slot ──mapInArrow──▶ rows joined, slot by slot
-    right ──mapInArrow──▶ cells ─┘
+    left  ──mapInArrow──▶ blocks ─┐
+                                  ├─▶ shuffled by partition ──mapInArrow──▶ rows joined, partition by partition
+    right ──mapInArrow──▶ blocks ─┘
 
-Both sides are sent to slots by the lines of their keys, all columns together in cells, and a slot is a partition of the
-shuffle. Each is a join of its own, whose build side is indexed by the task that runs it.
+The key of a row determines its bucket (`line` in the code), and the bucket its partition (`slot`), a partition of
+Spark's shuffle. Rows are sent in blocks (`cells`), which hold all columns. Each partition is joined on its own, by a
+task that indexes the build rows of the partition.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def is_partitionable(session: SparkSession, condition: JoinCondition) -> bool:
 def shuffled_by_slot(
     probe: DataFrame, build: DataFrame, resolved: ResolvedJoin, settings: Settings
 ) -> tuple[DataFrame, SlotSchemas]:
-    """Return the cells of both sides, a slot in each partition, and what is in them.
+    """Return the blocks of both sides, shuffled to the partitions of the join, and the schemas of their rows.
 
-    The slots are as many as Spark's own joins would have partitions.
+    There are as many partitions as Spark's own joins would have.
     """
     session = probe.sparkSession
     spec = resolved.spec

@@ -1,6 +1,6 @@
-"""The transforms in a session with the extension: Spark's own methods with the hint, lazy, and planned by Catalyst.
+"""Transforms in a session with the extension: Spark's own join methods with a hint, lazy and planned by Catalyst.
 
-What the extension does not plan falls back to Spark's own join there, with the reason in the plan.
+A join that the extension does not plan runs as Spark's own join, with the reason in the plan.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def join_by_names(
     resolved: ResolvedJoin,
     overrides: Mapping[str, object],
 ) -> DataFrame:
-    """Join on columns by name, as `resolved` has found them."""
+    """Join on the columns that `resolved` has found by name."""
     from pyspark.sql import functions as F
 
     build = _hinted(other.frame(), overrides)
@@ -54,11 +54,11 @@ def join_by_names(
 
 
 def plans_as_of(resolved: ResolvedJoin, conf: Callable[[str, str], str | None]) -> bool:
-    """Return whether the extension plans an as-of join as it is meant here.
+    """Return whether the extension plans an as-of join with the semantics of `asof_join`.
 
-    Of floats Spark's meaning differs for infinities, and of integers where differences may wrap around. It counts days
-    of a zone's calendar, of which not all have the same length: a tolerance of a day or more is a time here, as in
-    pandas.
+    Spark's semantics differ for infinite floats, and for integers whose differences may wrap around. For timestamps,
+    Spark takes a tolerance of a day or more as days in the calendar of the session's time zone, which differ in length.
+    In `asof_join` such a tolerance is a duration, as in pandas.
     """
     spec = resolved.spec.as_of
     if spec is None or spec.type in ("float32", "float64"):
@@ -72,7 +72,7 @@ def plans_as_of(resolved: ResolvedJoin, conf: Callable[[str, str], str | None]) 
 def join_as_of(
     frame: DataFrame, other: DriverBuildSide, resolved: ResolvedJoin, overrides: Mapping[str, object]
 ) -> DataFrame:
-    """Join with the nearest row, as `resolved` has found it."""
+    """Join with the nearest row, on the columns that `resolved` has found by name."""
     from pyspark.sql import functions as F
 
     as_of = resolved.spec.as_of
@@ -94,12 +94,12 @@ def join_as_of(
 
 
 def _tolerance(as_of: AsOf) -> Any:
-    """Return the tolerance as a Spark literal; None where it is so large that it excludes nothing."""
+    """Return the tolerance as a Spark literal, None if it is so large that it excludes nothing."""
     from pyspark.sql import functions as F
 
     if as_of.tolerance is None:
         return None
-    # Spark excludes the very end where it excludes equal values.
+    # Without exact matches, Spark also excludes rows at exactly the tolerance.
     units = int(as_of.tolerance) + (not as_of.exact)
     name, _, scale = as_of.type.rstrip(")").replace("(", ",").partition(",")
     if units > (_MOST_DAYS if name == "date" else _MOST_UNITS):
@@ -119,7 +119,7 @@ def _numbered(frame: DataFrame, letter: str) -> DataFrame:
 def join_by_columns(
     frame: DataFrame, other: DriverBuildSide, on: Any, how: str, overrides: Mapping[str, object]
 ) -> DataFrame:
-    """Join on Column conditions, which Spark resolves."""
+    """Join on conditions of Columns, which Spark resolves."""
     return frame.join(_hinted(other.frame(), overrides), on, how)
 
 

@@ -1,4 +1,4 @@
-"""How a file that the driver writes becomes known to every node, and when the driver's own copy goes."""
+"""Publication of a file from the driver to every node, and deletion of the driver's own copy."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 
 def publish_file(session: SparkSession, write: Callable[[IO[bytes]], object]) -> BuildSource:
-    """Make one file known to every node: `write` writes it once, on the driver.
+    """Publish one file to every node. `write` writes it once, on the driver.
 
-    Classic sessions: through Spark's broadcast, whose local file every worker of a node maps. With
-    `spark.io.encryption.enabled` there is no such file, and each worker holds a copy. Connect: as an artifact.
+    Classic sessions publish it as a Spark broadcast, whose local file every worker of a node maps. With
+    `spark.io.encryption.enabled` there is no such file, and each worker holds a copy in memory. Connect sessions
+    publish it as an artifact.
     """
     if is_connect(session):
         return _publish_artifact(session, write)
@@ -42,16 +43,16 @@ def publish_file(session: SparkSession, write: Callable[[IO[bytes]], object]) ->
 
 def _publish_plainly(context: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
     class RawFileBroadcast(of_either("pyspark.core.broadcast", "pyspark.broadcast", "Broadcast")):  # type: ignore[misc]
-        """A broadcast whose file holds what `write` wrote, not a pickle of it: workers map the file."""
+        """A broadcast whose file holds the bytes that `write` wrote, not a pickle: workers map the file."""
 
         def dump(self, value: Any, f: Any) -> None:
             try:
                 value(f)
                 f.close()
-            except BaseException:  # Spark would keep what there is until the application ends
+            except BaseException:  # Spark would keep the incomplete file until the application ends
                 Path(f.name).unlink(missing_ok=True)
                 with suppress(OSError):
-                    f.close()  # which writes what is left: to nowhere, should the disk be full
+                    f.close()  # flushes the buffer, which fails if the disk is full
                 raise
 
     broadcast: Any = RawFileBroadcast(context, write, context._pickled_broadcast_vars)
@@ -84,10 +85,10 @@ def _publish_artifact(session: Any, write: Callable[[IO[bytes]], object]) -> Bui
     return ArtifactFile(name)
 
 
-# Spark's context cleaner drops a broadcast when no plan refers to it any more, but leaves the driver's own copy of the
-# file until the application ends. A weak reference on the JVM's side tells when it is safe to delete it: not to the
-# broadcast but to its content, for which Spark reads the file should it have to make room in memory before the cleaner
-# comes to it.
+# Spark's context cleaner drops a broadcast when no plan refers to it any more, but keeps the driver's own copy of the
+# file until the application ends. A weak reference in the JVM shows when the file may be deleted. It refers to the
+# content of the broadcast, not to the broadcast itself: if Spark evicts the content from memory before the cleaner
+# drops the broadcast, it reads the file again.
 _published: dict[str, Any] = {}
 
 
@@ -99,13 +100,14 @@ def _remember(context: Any, broadcast: Any) -> None:
 def _sweep() -> None:
     """Delete the driver's files of build sides that no plan refers to any more, and their indexes.
 
-    Spark deletes what a stopped session leaves only when the process ends; this does at the next publication.
+    Spark deletes the files of a stopped session only when the process ends; this function deletes them at the next
+    publication.
     """
     for path, (context, weak) in list(_published.items()):
         owner = context()
         stopped = owner is None or owner._jsc is None
-        # Not `get`: a reference that reaches Python keeps its object until Python's garbage has been told to the JVM.
+        # Not `get`: it returns a strong reference, which lasts until Py4J reports its garbage collection to the JVM.
         if stopped or weak.refersTo(None):
             with suppress(FileNotFoundError):  # its folder is gone, too
                 remove_with_indexes(Path(path))
-            _published.pop(path, None)  # which another thread may have done
+            _published.pop(path, None)  # another thread may have removed it already

@@ -1,4 +1,4 @@
-"""`report`: what happened in the last run of a pipeline."""
+"""`report`: the metrics of a pipeline's last run."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ def report(frame: StreamingQuery) -> StreamReport: ...
 
 
 def report(frame: DataFrame | StreamingQuery) -> Report | StreamReport:
-    """Return what happened when `frame`, returned by `pipelined_join` or planned by the session extension, last ran.
+    """Return the report of the last run of `frame`, returned by `pipelined_join` or planned by the session extension.
 
-    Where the plan has several pipelines, this is the topmost. Call it after an action on `frame` or on anything derived
-    from it. Through Spark Connect this runs a small job that reads the metrics from the nodes. In classic sessions
-    tasks that a limit cuts short tell nothing: Spark stops listening to them first.
-    Of a streaming query, running or ended, it returns what its joins of streams did in its last batches.
+    If the plan has several pipelines, the report is about the topmost. Call the function after an action on `frame` or
+    on a DataFrame derived from it. Through Spark Connect it runs a small job that reads the metrics from the nodes. In
+    classic sessions, tasks that a limit cuts short report nothing: Spark stops receiving their metrics first.
+
+    For a streaming query, running or stopped, return the report of its stream joins in the most recent batches.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A resolved as-of join: which columns are near or equal, and what comes out, as in pandas' `merge_asof`."""
+"""A resolved as-of join: its nearest-value and equality columns, and its output, as in pandas' `merge_asof`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BEYOND_FLOATS = 10**308
 
 @dataclass(frozen=True)
 class AsOfArguments:
-    """What the caller asked for, unchecked."""
+    """The caller's arguments, unchecked."""
 
     on: Any
     by: Any
@@ -46,7 +46,7 @@ def resolve_as_of(
     case_sensitive: bool,
     problems: list[str],
 ) -> ResolvedJoin | None:
-    """Resolve names and types; return None if `problems` got longer. `source` numbers the build side's columns."""
+    """Resolve names and types; return None if `problems` got longer. `source` is the index of the build side."""
     before = len(problems)
     kind = _checked_kind(arguments, problems)
     names = [*_named_pairs([arguments.on], "on", problems), *_named_pairs(_listed(arguments.by), "by", problems)]
@@ -111,7 +111,7 @@ def _listed(by: Any) -> Sequence[Any]:
 
 
 def _named_pairs(items: Sequence[Any], argument: str, problems: list[str]) -> list[tuple[str, str, bool]]:
-    """Return (left name, right name, whether the result has one column of both)."""
+    """Return (left name, right name, whether the result has one column for both)."""
     pairs = []
     for item in items:
         if isinstance(item, str):
@@ -154,7 +154,7 @@ def _has_distance(on_type: KeyType) -> bool:
 
 
 def _units(tolerance: Any, on_type: KeyType) -> int | float | None:
-    """Return None for what is no tolerance of the type, negative, or no number."""
+    """Return the tolerance in units of the type, None if it does not fit the type, is negative or is NaN."""
     if isinstance(tolerance, datetime.timedelta):
         unit = {"date": datetime.timedelta(days=1), **dict.fromkeys(_TIMES, datetime.timedelta(microseconds=1))}
         if on_type.name not in unit or tolerance < datetime.timedelta(0):
@@ -166,7 +166,7 @@ def _units(tolerance: Any, on_type: KeyType) -> int | float | None:
     numbers = {"decimal": (int, Decimal), "float32": (int, float, Decimal), "float64": (int, float, Decimal)}
     if not isinstance(tolerance, numbers.get(on_type.name, (int,))) or _is_nan(tolerance) or tolerance < 0:
         return None
-    # Beyond what the type can hold, a larger tolerance is no other one.
+    # All tolerances beyond the type's range are equivalent, so they are capped.
     if floating:
         return float(tolerance) if tolerance < _BEYOND_FLOATS else math.inf
     return int(min(tolerance, _BEYOND_WORDS) * 10**on_type.scale)

@@ -1,6 +1,6 @@
-"""A resolved join: which columns it compares, and which it emits under which names, types and nullability.
+"""A resolved join: the columns that it compares, and its output columns with their names, types and nullability.
 
-All of it follows `DataFrame.join`. Problems are collected, not raised, so that a caller sees all of them at once.
+All of these follow `DataFrame.join`. Problems are collected, not raised, so that a caller sees all of them at once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from sparkext.transforms.join_condition import NULL_SAFE, JoinCondition
 class ResolvedJoin:
     """A join, ready to be appended to a pipeline.
 
-    `published` are the positions of the build columns that travel to the workers, in order; `spec` refers to them by
-    their place in that list. `key_types` are the common types and `build_key_fields` the build columns, by pair.
+    `published` are the positions of the build columns that are sent to the workers; `spec` refers to each by its index
+    in that tuple. `key_types` and `build_key_fields` have the common type and the build column of each equality.
     """
 
     spec: JoinSpec
@@ -46,7 +46,7 @@ def resolve_join(
 ) -> ResolvedJoin | None:
     """Resolve names and types; return None if `problems` got longer.
 
-    `source` is the number that the build side will have in the pipeline.
+    `source` is the index that the build side will have among the pipeline's sources.
     """
     before = len(problems)
     left_fields = [output.field for output in left]
@@ -77,7 +77,7 @@ def resolve_join(
     )
     published = _published(kind, [b for _, b, _ in resolved] + [b for _, _, b in compared], len(right))
     place = {column: number for number, column in enumerate(published)}
-    # Names follow from `on` alone: a type problem does not hide that they collide.
+    # Output names depend on `on` alone, so collisions are reported even if a type is wrong.
     types = [key_type or KeyType("binary") for key_type in key_types]
     outputs = _outputs(left, right, resolved, types, condition.using, kind, source, place)
     check_names(outputs, case_sensitive, problems)
@@ -98,7 +98,7 @@ def resolve_join(
 def check_left_names(
     left: Sequence[OutputField], condition: JoinCondition, sensitive: bool, problems: list[str]
 ) -> None:
-    """Look up the left columns alone, where there is no right side to go on with."""
+    """Resolve only the left columns, to report their problems when the right side is invalid."""
     fields = [output.field for output in left]
     for name, _ in condition.names:
         resolve_column(name, fields, "left", sensitive, problems)
@@ -116,7 +116,7 @@ def _check_compared(columns: Sequence[tuple[str, KeyType | None]], problems: lis
 
 
 def _published(kind: str, keys: Sequence[int], width: int) -> tuple[int, ...]:
-    """Choose the build columns that workers need: keys to index, and what is emitted."""
+    """Return the build columns that workers need: compared columns only for semi and anti joins, otherwise all."""
     if kind in ("semi", "anti"):
         return tuple(dict.fromkeys(keys))
     return tuple(range(width))
@@ -153,7 +153,7 @@ def _outputs(
 
 
 def _either(left: OutputField, right: OutputField, common: KeyType) -> OutputField:
-    """Spark's `coalesce(left key, right key)` of a full outer join."""
+    """Return the key column of a full outer join, Spark's `coalesce(left key, right key)`."""
     from pyspark.sql.types import DecimalType, DoubleType, StructField
 
     fields = (left.field, right.field)

@@ -1,4 +1,4 @@
-"""A resolved theta join: which columns its predicate sees, and what comes out."""
+"""A resolved theta join: the columns that its predicate reads, and its output columns."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def resolve_theta(
         problems.append(f"predicate {_name(predicate)} {error}")
         return None
     except NumbaError:
-        read = [{column.name for column in record} for record in there]  # the reason comes up again when it is compiled
+        read = [{column.name for column in record} for record in there]  # `bind_predicate` reports the error below
     missing = [
         f"{side}.{name}"
         for side, names, record in zip(("left", "right"), read, there, strict=True)
@@ -88,7 +88,7 @@ def resolve_theta(
 
 
 def _record(outputs: Sequence[OutputField], names: set[str] | None) -> list[NamedColumn]:
-    """Return the columns that are numbers and have Python names, each its own, of those asked for (None: all)."""
+    """Return the numeric columns whose names are unique Python identifiers, only those in `names` unless it is None."""
     columns = []
     times = Counter(output.field.name for output in outputs)
     for output in outputs:

@@ -1,4 +1,4 @@
-"""`scan_parquet`: Parquet files as a DataFrame that workers read themselves."""
+"""`scan_parquet`: a DataFrame of Parquet files that workers read themselves."""
 
 from __future__ import annotations
 
@@ -60,31 +60,32 @@ def scan_parquet(
     columns: Sequence[str] | None = None,
     filters: Sequence[Any] | None = None,
 ) -> DataFrame:
-    """Return the rows of Parquet files as a DataFrame that workers read themselves, without Spark's reader.
+    """Return the rows of Parquet files as a DataFrame. Workers read the files themselves, without Spark's reader.
 
         lines = scan_parquet(spark, "/data/lineitem", columns=["l_orderkey", "l_tax"], filters=[("l_tax", ">", 0)])
         out = lines.transform(pipelined_join(scan_parquet(spark, "/data/orders"), on=[("l_orderkey", "o_orderkey")]))
 
-    The transforms of this package that follow directly run in the same pipeline, over the files: no row of the probe
-    side goes through the JVM. As the other side of a transform it is read and indexed once per node, by its workers,
-    and found there again by later queries. Other uses are those of any DataFrame. Rows, names and types are those of
-    `spark.read.parquet(path)`; what workers would read in another way than Spark is refused.
+    Transforms of this package that are applied to it directly run in the same pipeline, over the files: no row of the
+    probe side passes through the JVM. As the build side of a transform, the table is read and indexed once per node, by
+    the node's workers, and cached there for later queries. Apart from that it is used like any DataFrame. Rows, names
+    and types are those of `spark.read.parquet(path)`; files, columns and settings that workers would not read exactly
+    as Spark does are refused.
 
-    With the session extension this is `spark.read.parquet` with a filter and a selection, which Catalyst plans so.
+    With the session extension the result is `spark.read.parquet` with a filter and a selection, and Catalyst plans the
+    scan.
 
     Parameters
     ----------
     path:
-        A file, a folder or a pattern as Spark takes them, or several: local to every node (`file:`), or in a bucket
-        that Spark reaches through S3A (`s3a:`). Partitions by folders are columns. Files are listed when this is
-        called.
+        A file, a folder or a pattern as Spark accepts them, or a list of these: local to every node (`file:`), or in a
+        bucket that Spark reads through S3A (`s3a:`). Partition folders become columns. The call lists the files.
     columns:
-        Names of the columns to read; all of them if left out. Columns that are not read cost nothing.
+        Names of the columns to read; all columns if left out. Columns that are not read cost nothing.
     filters:
-        `(name, operator, value)` tuples that all have to hold, or a list of such lists of which one has to. Operators
-        are `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` and `not in` with a list, and `is null` and `is not null`
-        without a value. As in SQL, a comparison with null holds nowhere. Row groups that statistics rule out are not
-        read.
+        A list of `(name, operator, value)` tuples, all of which must hold, or a list of such lists, at least one of
+        which must hold. Operators are `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` and `not in` with a list, and
+        `is null` and `is not null` without a value. As in SQL, a comparison with null never holds. Row groups that
+        statistics rule out are not read.
 
     Raises
     ------
@@ -144,13 +145,13 @@ def _paths(path: Any, problems: list[str]) -> list[str]:
 
 
 def _finder(names: Sequence[str], case_sensitive: bool) -> Callable[[str], str | None]:
-    """Return the function that says which column a name means."""
+    """Return a function that maps a name to the column that it refers to, or to None."""
     known = {name if case_sensitive else name.lower(): name for name in names}
     return lambda name: known.get(name if case_sensitive else name.lower())
 
 
 def _picked(columns: Any, names: Sequence[str], find: Callable[[str], str | None], problems: list[str]) -> list[str]:
-    """Return the names of the columns to emit, as they were asked for."""
+    """Return the names of the columns to emit, as the caller spells them."""
     if columns is None:
         return list(names)
     if not isinstance(columns, (list, tuple)) or not columns:
@@ -170,7 +171,7 @@ def _compared_type(field: StructField) -> KeyType | None:
 
 
 def _unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]:
-    """Say what of the session and of the columns keeps workers from reading them, before any file is opened."""
+    """Return the problems of session settings and columns that workers do not support. Opens no file."""
     otherwise = "read them with spark.read.parquet"
     problems = [
         f"workers do not read files while {key} is true: unset it, or {otherwise}"
@@ -197,9 +198,9 @@ def _files(
     fields: Mapping[str, StructField],
     problems: list[str],
 ) -> tuple[list[str], list[DataFile]]:
-    """List the files as Spark does; return the names of the partition columns as well.
+    """List the files as Spark does. Return the names of the partition columns, and the files sorted by path.
 
-    Spark's own reader of whole files tells their names and lengths, in all kinds of sessions, without reading them.
+    Spark's `binaryFile` reader returns paths and lengths in all types of sessions, without reading the files.
     """
     hidden = [name for name in fields if name.lower() in _LISTING_NAMES and _is_partition(name, whole)]
     if hidden:
@@ -214,13 +215,13 @@ def _files(
     if problems:
         return partitions, []
     rows = listing.select("path", "length", *(_as_text(fields[name]) for name in partitions)).collect()
-    # Empty files are none to Spark.
+    # Spark ignores empty files.
     files = [DataFile(row[0].removeprefix(_LOCAL), row[1], tuple(row[2:])) for row in rows if row[1]]
     return partitions, sorted(files, key=lambda file: file.path)
 
 
 def _buckets(spark: SparkSession, files: Sequence[DataFile], problems: list[str]) -> tuple[Bucket, ...]:
-    """Return the buckets that files lie in which are not local."""
+    """Return the buckets of the files that are not local."""
     hadoop = hadoop_settings(spark)
     found: list[Bucket] = []
     for scheme, name in dict.fromkeys(remote_of(file.path) for file in files if not is_local(file.path)):
@@ -238,13 +239,13 @@ def _buckets(spark: SparkSession, files: Sequence[DataFile], problems: list[str]
 
 
 def _is_partition(name: str, whole: DataFrame) -> bool:
-    """Return whether files lie in folders that are called by a value of this column, one of `_LISTING`."""
+    """Return whether some file is in a partition folder `name=…`. Called for names in `_LISTING`."""
     begin = f"{name}=".lower()
     return any(part.lower().startswith(begin) for file in whole.inputFiles() for part in file.split("/")[:-1])
 
 
 def _as_text(field: StructField) -> Column:
-    """Return a partition column as predicates write its values."""
+    """Return a partition column as text, spelled like the literals of predicates: days for dates, µs for timestamps."""
     from pyspark.sql import functions as F
 
     column = F.col(quoted(field.name)).cast(field.dataType)

@@ -1,4 +1,4 @@
-"""Reads the filters of `scan_parquet`, as an expression for workers or a condition for Spark."""
+"""The filters of `scan_parquet`: parsed, then converted to an expression for workers or a condition for Spark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Test:
-    """`name op value` for one column. `texts` are the values as expressions write them."""
+    """`name op value` for one column. `texts` are the values as literals of an expression."""
 
     name: str
     op: str
@@ -51,15 +51,15 @@ class Test:
 
 
 Alternatives = tuple[tuple[Test, ...], ...]
-"""Any of these has to hold, and in it all tests."""
+"""A disjunction of conjunctions: all tests of at least one inner tuple must hold."""
 
 
 def read_filters(
     filters: Any, types: Mapping[str, KeyType | None], find: Callable[[str], str | None], problems: list[str]
 ) -> Alternatives:
-    """Understand a list of (name, operator, value), or of such lists; add to `problems` what is none.
+    """Parse a list of (name, operator, value), or a list of such lists; add to `problems` if it is invalid.
 
-    `types`: those of all columns, None where values cannot be compared. `find` gives the column that a name means.
+    `types` has the types of all columns, None if values cannot be compared. `find` maps a name to its column.
     """
     if filters is None:
         return ()
@@ -119,10 +119,10 @@ def _read_test(
 
 
 def _among_integers(op: str, values: tuple[Any, ...], key_type: KeyType) -> tuple[str, tuple[Any, ...]]:
-    """Return an equal test of an integer column with ints in place of floats, decimals and numpy's integers.
+    """Return an equivalent test of an integer column, with ints instead of floats, decimals and numpy's integers.
 
     Spark compares an integer with a double as doubles. That is exact if the double is smaller than 2**53, whatever the
-    integer; other values stay, and are refused later.
+    integer. Other values are returned unchanged, and refused later.
     """
     values = tuple(map(_as_integer, values))
     between = [value for value in values if _is_exact(value)]
@@ -133,12 +133,12 @@ def _among_integers(op: str, values: tuple[Any, ...], key_type: KeyType) -> tupl
     rest = tuple(value for value in values if not _is_exact(value))
     if rest:
         return op, rest
-    # No integer is equal: a test that is false, or true, for all of them, and null for null.
+    # No integer equals these values: return a test that is false (or true) for every integer, and null for null.
     return ("<" if op in ("=", "==", "in") else ">="), (-1 << (_INTEGER_BITS[key_type.name] - 1),)
 
 
 def _as_integer(value: Any) -> Any:
-    """Return the int that a number is equal to, or the value itself."""
+    """Return the int that is equal to a number, or the value itself if there is none."""
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     return int(value) if is_whole or (_is_exact(value) and value == floor(value)) else value
 
@@ -148,7 +148,7 @@ def _is_exact(value: Any) -> bool:
 
 
 def _text(value: Any, key_type: KeyType) -> str | None:
-    """Return a value as expressions write it, None if the type does not hold it exactly."""
+    """Return a value as the text of a literal, None if the type cannot represent it exactly."""
     name = key_type.name
     if name in _INTEGER_BITS:
         most = 1 << (_INTEGER_BITS[name] - 1)
@@ -196,7 +196,7 @@ def _expected(key_type: KeyType) -> str:
 
 
 def as_expression(alternatives: Alternatives, place: Mapping[str, int]) -> Expression | None:
-    """Return the condition on columns at these places."""
+    """Return the condition on columns, given their positions by name; None without tests."""
     read = [_all([_condition(test, place[test.name]) for test in tests], "and") for tests in alternatives]
     return _all(read, "or") if read else None
 
@@ -217,7 +217,7 @@ def _condition(test: Test, place: int) -> Expression:
 
 
 def as_column(alternatives: Alternatives) -> Column | None:
-    """Return the same condition for Spark."""
+    """Return the same condition as a Column of Spark; None without tests."""
     read = [reduce(and_, map(_column, tests)) for tests in alternatives]
     return reduce(or_, read) if read else None
 
@@ -228,7 +228,7 @@ def _column(test: Test) -> Column:
     column = F.col(quoted(test.name))
     if test.op in _NULLS:
         return column.isNull() if test.op == "is null" else column.isNotNull()
-    # As a Python value, a time without a zone would become one in this process's zone.
+    # Passed as a Python value, a timestamp without a time zone would be converted with this process's time zone.
     local = test.type.name == "timestamp_ntz"
     values = [F.lit(str(value)).cast("timestamp_ntz") if local else F.lit(value) for value in test.values]
     if test.op in _LISTS:

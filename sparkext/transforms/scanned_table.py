@@ -1,4 +1,4 @@
-"""A table of Parquet files that workers read themselves, as the driver of a session without the extension knows it."""
+"""A table of Parquet files that workers read themselves: its description on the driver, without the extension."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ _WHOLE = 2**63 - 1
 
 @dataclass(frozen=True)
 class ScannedTable:
-    """`fields` are all columns that are read: to be emitted, or for the filters.
+    """A table of Parquet files.
 
-    `partitions`: per field the number of the partition value that it is, or None. Rows are in the order of `files`.
+    `fields` are all columns that are read, for the output or for the filters. `partitions` has one entry per field: the
+    index of its value among the partition values of a file, or None for a column that is stored in the files. Rows are
+    in the order of `files`.
     """
 
     fields: tuple[StructField, ...]
@@ -35,7 +37,7 @@ class ScannedTable:
     calendars: Calendars
 
     def scan(self, columns: Sequence[int], max_rows: int) -> ParquetScan:
-        """Return the scan that emits these columns, one at least."""
+        """Return the scan that emits these columns, at least one."""
         from pyspark.sql.types import StructType
 
         tested = {test.name for tests in self.filters for test in tests}
@@ -58,7 +60,7 @@ class ScannedTable:
 
 @dataclass(frozen=True)
 class ProbeScan:
-    """What a pipeline reads itself: columns of a table, and which splits each of its tasks reads."""
+    """The scan of a pipeline: positions of columns in `table.fields`, and the splits that each task reads."""
 
     table: ScannedTable
     columns: tuple[int, ...]

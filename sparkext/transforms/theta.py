@@ -1,4 +1,4 @@
-"""`theta_join`: the transform that joins by a predicate written in Python."""
+"""`theta_join`: the public transform that joins by a predicate written in Python."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def theta_join(
     how: str = "inner",
     max_build_bytes: int | str | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
-    """Join each row with the rows of `other` for which a Python function says so; for `DataFrame.transform`.
+    """Join each row with the rows of `other` for which a Python predicate is true; for `DataFrame.transform`.
 
         def near(point, circle):
             return (point.x - circle.cx) ** 2 + (point.y - circle.cy) ** 2 < circle.radius ** 2
 
         out = points.transform(theta_join(circles, near))
 
-    Every pair is tried: numba compiles the function together with the loops around it, which then take a fraction of a
-    nanosecond a pair. Where equalities or comparisons of columns narrow a join down, `pipelined_join` is faster still.
-    Transforms that follow each other directly are one pipeline, with the session extension as without.
+    Every pair of rows is evaluated: numba compiles the function together with the loops around it, so that a pair costs
+    a fraction of a nanosecond. If equalities or comparisons of columns narrow a join down, `pipelined_join` is faster
+    still. Consecutive transforms form one pipeline, with and without the session extension.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ def theta_join(
         The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table. It is run when the transform is
         applied, and published once per node.
     predicate:
-        A function of two records, of the left and of the right side, that have the columns as attributes, and returns a
-        bool. It is compiled by numba: numbers, `math`, `numpy` functions of numbers, conditions and loops; it may call
-        functions that `numba.njit` has compiled. Values are Python's int, float and bool: dates are days and timestamps
-        microseconds since 1970 (UTC), intervals microseconds. Other columns, and those whose names are no Python names,
-        are not there. As with UDFs, what it imports has to be importable in the workers. Numbers compute as in Python:
-        integers do not overflow, and a division by zero is an error, raised by the action if the function raises for
-        any pair that is evaluated. Rows that have a null in a column that the function names match nothing: it is not
-        called for them. Numbers and arrays that the function captures may change from call to call without being
-        compiled anew.
+        A function of two records, a left and a right row, that returns a bool. Columns are attributes of the records.
+        numba compiles the function: it may use numbers, `math`, `numpy` functions of numbers, conditions and loops, and
+        call functions compiled by `numba.njit`. Values are Python's int, float and bool: dates are days and timestamps
+        microseconds since 1970 (UTC), intervals are microseconds. Columns of other types are not available, nor are
+        columns whose names repeat, start with an underscore or are not Python identifiers. As with UDFs, modules that
+        the function imports must be importable in the workers. Arithmetic follows Python: integers do not overflow,
+        and a division by zero is an error. If the function raises for an evaluated pair, the action raises an error. A
+        row with a null in a column that the function reads matches nothing, and the function is not called for it.
+        Numbers and arrays that the function captures may change between calls without a new compilation.
     how:
         `inner`, `left`, `semi` or `anti`.
     max_build_bytes:
@@ -65,8 +65,8 @@ def theta_join(
     Raises
     ------
     InvalidJoinError
-        When the transform is applied: lists every problem of the call. A function that does not compile is one: the
-        error has the line, and what numba says of it.
+        When the transform is applied: lists every problem of the call. If the function does not compile, the error
+        has the line and numba's message.
     BuildSideTooLargeError
         When the transform is applied: the build side exceeds its limit.
     """

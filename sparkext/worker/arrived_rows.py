@@ -1,4 +1,4 @@
-"""What a batch has brought to a slot of a stream join: the rows of each fragment, and what is told of them."""
+"""The rows that a partition (`slot` in the code) of a stream join receives in a batch, by fragment, with metadata."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _BATCH_BITS = 32
 
 
 class ArrivedRows:
-    """The cells of a slot, decoded.
+    """The received blocks of a partition, decoded.
 
-    `slots` has the number of the slot. If no task has sent anything, not even that, no slot has got anything, and any
-    stands for all of them.
+    `slots` has the index of the partition. If no task has sent anything, not even the index, then no partition has
+    received rows; `slots` is the range of all indexes in this case.
     """
 
     def __init__(self, join: StreamJoin, batch: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take all cells."""
+        """Read all blocks."""
         self._join = join
         self._rows: dict[tuple[int, int], pa.Table] = {}
         self._checksums: dict[tuple[int, int], int] = defaultdict(int)
@@ -52,25 +52,27 @@ class ArrivedRows:
                 self._rows[place] = _numbered(table, batch) if join.sides[place[0]].numbered else table
 
     def rows(self, side: int, fragment: int) -> pa.Table:
-        """Return the rows of a fragment, as they are stored."""
+        """Return the rows of a fragment in the stored schema."""
         found = self._rows.get((side, fragment))
         return self._join.sides[side].schema.empty_table() if found is None else found
 
     def info(self, side: int, fragment: int) -> SegmentInfo:
-        """Describe the rows of a fragment. Those that are numbered here have other fingerprints than they came with."""
+        """Return the metadata of a fragment. Numbering rows changes their fingerprints, so the checksum is computed
+        again for a numbered side.
+        """
         stored = self._join.sides[side]
         checksum = None if stored.numbered else self._checksums.get((side, fragment), 0) % (1 << 64)
         return stored.info(self.rows(side, fragment), checksum)
 
     def bytes(self, side: int) -> int:
-        """Return what the first fragment of a side takes in memory."""
+        """Return the bytes in memory of the first fragment of a side."""
         return int(self.rows(side, 0).nbytes)
 
 
 def _numbered(table: pa.Table, batch: int) -> pa.Table:
-    """Give each row a number, after those of all batches before.
+    """Add a column of row numbers, larger than the row numbers of all batches before.
 
-    A task that runs again numbers the same rows alike, in whichever order they come, as far as they can be told apart.
+    A task that runs again assigns the same numbers, whichever order the rows are in, except among identical rows.
     """
     hashes = row_hashes([contiguous(column) for column in table.columns], table.num_rows)
     order = np.argsort(hashes, kind="stable")

@@ -1,4 +1,4 @@
-"""What a pipeline asks for before it runs: an index of each build side, and its own rows where workers make them."""
+"""The data that a pipeline requires before it runs: an index of each build side, and the derived probe side, if any."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ from sparkext.worker.sources.made_rows import source_recipe
 
 
 class AskedSide(NamedTuple):
-    """Rows, and the index of them that join `number` looks its rows up in; of the `SOURCE` no row is looked up."""
+    """A source and the index that join `number` looks rows up in. The index of the `SOURCE` is never looked up."""
 
     source: BuildSource
     recipe: IndexRecipe
     number: int
 
     def open(self) -> BuildSide:
-        """Make the rows and the index, unless they are there."""
+        """Open the rows and their index, building them unless they are cached."""
         return opened(self.source, self.recipe, self.number)
 
 
 def asked_sides(
     spec: PipelineSpec, sources: Sequence[BuildSource | None], made: BuildSource | None, settings: Settings
 ) -> dict[int, AskedSide]:
-    """Return what is asked for, by numbers, without the rows that nobody needs. None stands for what is not known."""
+    """Return the required build sides by join number, with semi-join reductions applied.
+
+    Unknown sources (None) are left out. The derived probe side `made` has the number `SOURCE`.
+    """
     mask = settings.debug_hash_mask
     known = zip(reduced(spec, sources, settings), index_recipes(spec, mask), strict=True)
     sides = [AskedSide(source, recipe, number) for number, (source, recipe) in enumerate(known) if source is not None]

@@ -1,4 +1,4 @@
-"""The function that emits ids of build rows, for right and full joins."""
+"""The worker function that emits ids of build rows for right and full joins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS_PER_BATCH = 65_536
 class BuildRowsTask(ConfiguredTask):
     """Emits (row id, key columns) of a build side, one row range per partition, so that Spark can shuffle them.
 
-    Partition i of the input holds the one number i; it stands for the i-th of `parts` ranges.
+    Each input partition contains a part index i below `parts`, which selects the i-th row range.
     """
 
     source: BuildSource
@@ -29,7 +29,7 @@ class BuildRowsTask(ConfiguredTask):
     output_schema: pa.Schema
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Emit the range of each number."""
+        """Emit the row range of each part index in the input."""
         rows, columns = self.source.columns()
         for batch in batches:
             for part in batch.column(0).to_pylist():

@@ -1,4 +1,4 @@
-"""The function that builds the index of a build side before the join that asks for it."""
+"""The worker function that builds the index of a build side ahead of its join."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sparkext.worker.worker_task import ConfiguredTask
 
 @dataclass(frozen=True)
 class BuildSideTask(ConfiguredTask):
-    """Has a build side read and indexed before the join that asks for it begins, and says what keeps it from that.
+    """Builds an index before its join starts, and reports if the build side does not fit.
 
-    For each batch that it is given it emits one of one text: empty, or why the build side of join number `number`
-    does not fit, or the `SOURCE`. `sources`: those of all joins, None for what is not known beforehand; `made`: the
-    rows of the probe side where workers make them.
+    For each input batch, emits a batch with one text: empty after success, else the reason why the build side of join
+    `number`, or the `SOURCE`, does not fit. `sources`: the sources of all joins, None if unknown in advance. `made`:
+    the source of the probe side, if workers derive it.
     """
 
     spec_json: str
@@ -30,7 +30,7 @@ class BuildSideTask(ConfiguredTask):
     made: BuildSource | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Build the index, on this node."""
+        """Build the index on this node."""
         for _ in batches:
             yield pa.RecordBatch.from_arrays([pa.array([self._problem()], pa.string())], names=["c0"])
 

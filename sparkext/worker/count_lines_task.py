@@ -1,4 +1,4 @@
-"""The function that counts the rows of each order line, of a DataFrame that is no stream."""
+"""The worker function that counts the rows of each order bucket, for a DataFrame that is not a stream."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ COUNTS_DDL = "line int, rows bigint"
 
 @dataclass(frozen=True)
 class CountLinesTask(ConfiguredTask):
-    """Counts rows that have the columns of a key and no others."""
+    """Counts rows by bucket (`line` in the code). The rows have the key columns only."""
 
     keys: Partitioning
     columns: pa.Schema
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Count one partition."""
+        """Emit the counts of one partition: one row for each bucket that has rows."""
         counts = np.zeros(LINES, dtype=np.int64)
         for rows in batches:
             counts += np.bincount(self.keys.lines(conformed(rows.columns, self.columns))[1], minlength=LINES)

@@ -1,4 +1,4 @@
-"""The operator that runs a graph of queries: on rows of all of its streams, each with the number of its own."""
+"""The operator that runs a graph of queries on rows of all its streams. Each row has the index of its stream."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from sparkext.rows.times import microseconds
 from sparkext.rows.types import arrow_key_type
 
 _AT_ONCE = 1 << 20
-"""Rows that are words at a time."""
+"""Rows processed at a time (they are converted to 64-bit words)."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class CqlOperator:
-    """See `TimedOperator`. Rows have the time, the number of a stream of the graph, and the columns that all share:
-    `places[stream]` are those of each.
+    """A timed operator (see `TimedOperator`) that runs a graph of queries.
 
-    `tagged`: results have the name of their query first, then the time, then a struct of each output; else the columns
-    of the only one, and the time.
+    The columns of the rows are the time, the index of a stream of the graph, and columns shared by all streams:
+    `places[stream]` are the shared columns of a stream.
+
+    `tagged`: the result columns are the query name, the time, and one struct per output; otherwise the columns of the
+    only output, and the time.
     """
 
     graph: Graph
@@ -52,7 +54,7 @@ class CqlOperator:
         start = 0
         try:
             while start < times.size:
-                # An instant is not cut.
+                # Rows of the same instant are not split.
                 last = times[min(start + _AT_ONCE, times.size) - 1]
                 stop = int(np.searchsorted(times, last, side="right"))
                 given = self._given(rows.slice(start, stop - start), times[start:stop], streams[start:stop])

@@ -1,8 +1,8 @@
-"""Which rows of the left side have matched, and what comes out of those that have, or never will.
+"""The matched left rows of semi and left joins of two streams.
 
-A row of a semi join comes out when it first matches, one of a left join without a match when its time is over: when the
-watermark has passed the time until which rows of the right side may match it. Only one unit has the row, and all that
-may match it. That a row has matched is stored beside the rows, by its number, and dropped with it.
+A left row of a semi join is emitted at its first match. A left row of a left join without a match is emitted when it
+expires: when the watermark has passed the time until which right rows may match it. All right rows that may match a
+left row are in the same unit. The numbers of matched rows are stored separately from the rows, and expire with them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sparkext.worker.run_lookup import RunLookup
 from sparkext.worker.stream_join import StreamJoin
 
 _NUMBER = 2
-"""Of hidden columns: when a row's time ends, its line, its number."""
+"""Index of the row number among the hidden columns: expiry time, bucket (`line` in the code), row number."""
 
 
 class DecidedRows:
-    """What a batch decides of the left rows of one unit, those of `lines`."""
+    """The match state of one unit's left rows in a batch; `lines` are the unit's buckets."""
 
     def __init__(self, join: StreamJoin, lookup: RunLookup, lines: range, left: list[RunRows]) -> None:
-        """Begin; `left` has the rows that are there, those of this batch among them."""
+        """Begin; `left` has all stored left rows, including those of this batch."""
         self._join, self._lookup, self._left = join, lookup, left
         self._side = join.sides[LEFT]
         self._known = lookup.before(MATCHED, join.matched, lines)
@@ -38,7 +38,7 @@ class DecidedRows:
         self._pairs: list[pa.RecordBatch] = []
 
     def take(self, pairs: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Look at pairs that were found, and return what of them comes out at once, if anything does."""
+        """Record pairs of the join, and return the rows to emit at once, None if there are none."""
         width, is_semi = len(self._join.output_schema), self._join.how == "semi"
         places = np.unique(np.asarray(pairs.columns[-1]), return_index=True)[1]
         rows = pairs if is_semi else pairs.select(range(width, width + len(self._hidden)))
@@ -46,7 +46,7 @@ class DecidedRows:
         return None if is_semi else pairs.select(range(width))
 
     def settled(self) -> tuple[pa.Table, pa.RecordBatch | None]:
-        """Return which rows have matched for the first time, as they are stored, and what comes out of that."""
+        """Return the rows that matched for the first time, in the stored schema, and the rows to emit for them."""
         schema = self._pairs[0].schema if self._pairs else self._hidden
         pairs = pa.Table.from_batches(self._pairs, schema)
         numbers = np.asarray(pairs.columns[-1], dtype=np.int64)
@@ -60,13 +60,13 @@ class DecidedRows:
         return stored, _batch(out.columns, self._join.output_schema)
 
     def info(self, stored: pa.Table) -> SegmentInfo:
-        """Describe what `settled` returned."""
+        """Return the metadata of the first result of `settled`."""
         return self._join.matched.info(stored)
 
     def over(self, new: pa.Table, low: int, high: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a left join that have never matched, and whose time has ended after `low`, up to `high`.
+        """Yield the unmatched rows of a left join that expired after `low` and up to `high`.
 
-        `new` are those that have matched for the first time; times are in µs.
+        `new`: the rows that matched for the first time in this batch. Times are in µs.
         """
         if self._join.how != "left":
             return
@@ -86,7 +86,7 @@ class DecidedRows:
             yield _batch(columns, schema)
 
     def _without_known(self, rows: pa.Table) -> pa.Table:
-        """Leave out rows that have matched in batches before; they are hidden columns."""
+        """Remove rows that matched in earlier batches. `rows` has the hidden columns only."""
         keys = (KeyPair(ColumnRef(PROBE, _NUMBER), 0, "int64", False),)
         outputs = tuple(ColumnRef(PROBE, number) for number in range(len(self._hidden)))
         spec = PipelineSpec(len(self._hidden), (JoinSpec("anti", keys, "auto", "unmatched"),), outputs)

@@ -1,4 +1,4 @@
-"""The rows of a side whose time ends in a batch: until then, others may have come that match them."""
+"""The rows that expire in a batch: from then on, no new row can match them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparkext.worker.run_lookup import RunLookup
 def ended_rows(
     lookup: RunLookup, side: StoredSide, runs: list[RunRows], low: int, high: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows whose time ends after `low` and up to `high`, both in µs, as they are stored."""
+    """Yield the rows whose time ends after `low` and up to `high`, both in µs, in the stored schema."""
     if high <= low:
         return
     until = side.hidden[0]

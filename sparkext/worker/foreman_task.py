@@ -1,6 +1,7 @@
-"""The function that plans the slots of a join: one task, in one worker, between the map tasks and the others.
+"""The worker function that plans the partitions of a join, in one task between the map tasks and the join tasks.
 
-So there is one foreman, whether a driver runs Python or not.
+It runs the load balancer (the "foreman" of paper 5) in a worker, so that it also works with a driver without Python.
+In the code, a partition is a `slot` and a bucket a `line`.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from sparkext.worker.worker_task import ConfiguredTask
 
 @dataclass(frozen=True)
 class ForemanTask(ConfiguredTask):
-    """Answers the row that it is given with a text: the slots, and their loads before and after the plan.
+    """Answers each input batch with a JSON text: the partitions, and their loads before and after the plan.
 
-    `order` is that of `work_order.plan`.
+    `order`: the work order, see `work_order.plan`.
     """
 
     order: dict[str, Any]
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Plan."""
+        """Emit the plan."""
         for _ in batches:
             yield pa.record_batch([pa.array([json.dumps(self._planned())])], names=["c0"])
 
@@ -66,9 +67,9 @@ class ForemanTask(ConfiguredTask):
 
 @dataclass(frozen=True)
 class _Side:
-    """What the tasks that have sent a side have told of each line; `sketch` has `WIDTH` numbers a line.
+    """The statistics that the map tasks of a side reported per bucket; `sketch` has `WIDTH` numbers per bucket.
 
-    `paired`: whether each of its rows is met that has the key of a probe row, not only the first.
+    `paired`: whether a probe row is joined with every build row of its key, instead of only the first.
     """
 
     counts: SideCounts
@@ -78,18 +79,18 @@ class _Side:
     @classmethod
     def of(cls, told: dict[str, Any]) -> _Side:
         rows, sent, sizes, sketch = (_numbers(told[name]) for name in ("rows", "bytes", "sizes", "sketch"))
-        if not rows.size:  # no task has sent anything
+        if not rows.size:  # no map task has sent any rows
             rows = sizes = np.zeros_like(sent)
             sketch = np.zeros(sent.size * WIDTH, sent.dtype)
         return cls(SideCounts(rows.tolist(), sizes.tolist(), sent.tolist(), told["maps"]), sketch, told["paired"])
 
 
 def _met(probe: _Side, build: _Side) -> Any:
-    """Return int64[lines]: how many pairs of rows of each line are met."""
+    """Return int64[lines]: the number of joined pairs of each bucket."""
     pairs = pairs_of(probe.sketch, build.sketch)
     return pairs if build.paired else np.minimum(pairs, probe.counts.rows)
 
 
 def _numbers(text: str) -> Any:
-    """Return int64[n] of what the JVM has added up: bytes, in hexadecimal."""
+    """Decode int64[n] from the JVM's sums: little-endian bytes, in hexadecimal."""
     return np.frombuffer(bytes.fromhex(text), dtype="<i8")

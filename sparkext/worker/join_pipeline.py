@@ -1,4 +1,4 @@
-"""A spec as a pipeline, bound to its build sides: joins, a filter behind them, and the sink."""
+"""Binds a spec to its build sides: returns a pipeline of joins, a filter and the sink."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def join_pipeline(
     metrics: TaskMetrics | None = None,
     leaving: Leaving | Routed | None = None,
 ) -> Pipeline:
-    """Return the pipeline of a task that joins rows and emits them, the first of them, or groups of them.
+    """Return a task's pipeline, which joins rows and emits the result rows, the first of them, or groups.
 
-    With `leaving`, they go to other tasks instead.
+    With `leaving`, the result rows go to other tasks instead.
 
-    `output_schema` is what the result is declared to be: every batch is held against it. `metrics.order` is the order
-    that the joins run in, if it is not that of the spec.
+    Every output batch is checked against `output_schema`, the declared schema of the result. `metrics.order` is the
+    order in which the joins run, if it differs from the order of the spec.
     """
     metrics = TaskMetrics(NO_TASK) if metrics is None else metrics
     metrics.behind = ["filter"] if spec.filter is not None else []
@@ -65,7 +65,7 @@ def join_pipeline(
 def operators_of(
     spec: PipelineSpec, builds: Sequence[BuildSide], settings: Settings, metrics: TaskMetrics
 ) -> list[Operator]:
-    """Return the joins of a spec over these build sides, in the order of `metrics`, and the filter behind them."""
+    """Return a spec's joins over these build sides, in the order of `metrics`, followed by its filter."""
     if len(builds) != len(spec.joins):
         raise ValueError(f"{len(spec.joins)} joins need as many build sides, got {len(builds)}")
     order = metrics.order or range(len(builds))
@@ -77,7 +77,7 @@ def operators_of(
 
 
 def sink_of(spec: PipelineSpec, builds: Sequence[BuildSide], output_schema: pa.Schema, settings: Settings) -> Sink:
-    """Return what the rows of a spec end in."""
+    """Return the sink of a spec: groups, top rows or all rows."""
     if spec.aggregations:
         return Groups(spec.aggregations, output_schema, settings.debug_hash_mask)
     columns = [{} if join.how == "existence" else build.columns for join, build in zip(spec.joins, builds, strict=True)]

@@ -1,4 +1,4 @@
-"""The states of operator keys: each is found among those of the batches before, and stored with the batch it is of."""
+"""The states of operator keys: looked up in earlier batches, and stored with the batch that changed them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from sparkext.worker.run_lookup import RunLookup
 
 
 class KeyStates:
-    """The states of one slot. `batch` is the number of this one; it counts as a time of the states."""
+    """The states of one partition. `batch` is the number of the current batch, which serves as the time of a state."""
 
     def __init__(self, ordered: OrderedRows, batch: int) -> None:
-        """Begin without any."""
+        """Begin without states."""
         self._ordered, self._batch = ordered, batch
         self._keys: list[pa.Array] = []
         self._after: list[bytes | None] = []
 
     def _states(self, keys: list[pa.Array], lookup: RunLookup | None, known: Sequence[RunRows]) -> list[bytes | None]:
-        """Return the encoded state of each key, the last that there is, None for a new one."""
+        """Return the latest encoded state of each key, None for a new key."""
         count = len(keys[0])
         states: list[bytes | None] = [None] * count
         if lookup is None or not known or not count:
@@ -56,12 +56,12 @@ class KeyStates:
         return states
 
     def changed(self, line: int) -> pa.Table:
-        """Return the states as they are stored now, on behalf of a line.
+        """Return the states to store for this batch, with `line` as their bucket.
 
         Raises
         ------
         StateError
-            A state is larger than a binary value may be.
+            A state exceeds the maximum size of a binary value.
         """
         schema = self._ordered.states.schema
         if not self._keys:

@@ -1,12 +1,12 @@
-"""Which order the joins of a task run in, by what they make of a sample of its first rows.
+"""Chooses the order of a task's joins from the results of a sample of its first rows.
 
-The sample is looked up in the indexes themselves, which tells more than any statistics (Leis et al., "Cardinality
-estimation done right: index-based join sampling", CIDR 2017), in a few milliseconds:
+The sample is looked up in the indexes themselves, which is more accurate than statistics (Leis et al., "Cardinality
+estimation done right: index-based join sampling", CIDR 2017), and costs a few milliseconds:
 
-    first morsel ──1,024 rows──▶ every join that looks at the probe side alone: rows out per row in
-                     └─ joined ─▶ 1,024 of these ──▶ every join that looks at that build side, too …
+    first morsel ──1,024 rows──▶ every join whose keys are all of the probe side: rows out per row in
+                     └─ joined ─▶ 1,024 of these ──▶ every join whose keys need that build side, too …
 
-Sources keep their numbers whichever order their joins run in, so nothing else of a pipeline has to know of it.
+The numbers of sources do not depend on the order of the joins, so other parts of the pipeline need no change.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from sparkext.worker.operators.join import Join
 from sparkext.worker.sources.begun import Begun
 
 SAMPLE_ROWS = 1024
-_LEAST_ROWS = 64  # of which a share is no chance result
-_PAIRS = 1 << 16  # a join that finds more for the sample fans out, however much
+_LEAST_ROWS = 64  # fewer rows do not give a reliable estimate
+_PAIRS = 1 << 16  # sampling of a join stops after this many pairs
 _CACHED_BYTES = 1 << 20
 
 
 def ordered(
     spec: PipelineSpec, builds: Sequence[BuildSide], source: Source, settings: Settings, metrics: TaskMetrics
 ) -> Source:
-    """Decide the order, which `metrics.order` tells where it is not the query's own.
+    """Choose the order of the joins. If it differs from the query's order, store it in `metrics.order`.
 
-    Return the source to go on with: its first rows may have been read.
+    Return the source for the pipeline. It replaces `source`, whose first rows may have been read.
     """
     needs = needed(spec)[: movable(spec)]
     if settings.debug_join_order == "query" or not has_choice(needs):
@@ -55,25 +55,25 @@ def ordered(
 
 
 def best_order(spec: PipelineSpec, builds: Sequence[BuildSide], rows: RowSet) -> tuple[int, ...]:
-    """Return the order of the joins that may change places, by a sample of these rows."""
+    """Return the cheapest order of the movable joins, measured with a sample of these rows."""
     count = movable(spec)
     if rows.length < _LEAST_ROWS:
         return given(count)
     try:
         return cheapest(measured(spec, builds, rows.thinned(SAMPLE_ROWS)))
-    except VarBytesOverflowError:  # enormous texts: the pipeline takes fewer rows at a time
+    except VarBytesOverflowError:  # very long strings: the pipeline processes fewer rows at a time
         return given(count)
 
 
 def measured(spec: PipelineSpec, builds: Sequence[BuildSide], sample: RowSet) -> list[JoinEstimate]:
-    """Return what the joins that may change places make of a row; one that no row of the sample reaches keeps it."""
+    """Return the fan-out and cost estimates of the movable joins. The fan-out is 1 if no sample row reaches a join."""
     needs = needed(spec)[: movable(spec)]
     joins = {
         number: Join(spec.joins[number], builds[number], number + 1)
         for number in range(len(needs))
         if not spec.joins[number].nested
     }
-    # Of a nested loop all pairs would be tried.
+    # Nested loops are not sampled, as all pairs would be tried: their estimate is the number of build rows.
     kept = [1.0 if number in joins else float(builds[number].rows) for number in range(len(needs))]
     looked_at: set[int] = set()
     joined: set[int] = set()
@@ -94,7 +94,7 @@ def measured(spec: PipelineSpec, builds: Sequence[BuildSide], sample: RowSet) ->
 
 
 def _emitted(join: Join, rows: RowSet) -> list[RowSet]:
-    """Return what a join makes of these rows, or the beginning of it."""
+    """Return a join's output for these rows, cut off after the output that reaches `_PAIRS` pairs."""
     emitted: list[RowSet] = []
     for some in join.process(rows, OperatorBudget.aside(join.row_bytes, _PAIRS)):
         emitted.append(some)
@@ -104,8 +104,8 @@ def _emitted(join: Join, rows: RowSet) -> list[RowSet]:
 
 
 def _lookup_cost(build: BuildSide) -> float:
-    """Return what looking a row up costs, 1 where the index lies in the caches: it doubles with four times their size.
+    """Return the relative cost of a lookup: 1 for an index in the CPU caches, doubled by four times the size.
 
-    Measured in TPC-DS 72: 26 to 31 ns in up to 70 KiB, 140 ns in 7.3 MiB.
+    Measured in TPC-DS 72: 26 to 31 ns with indexes up to 70 KiB, 140 ns with 7.3 MiB.
     """
     return math.sqrt(1.0 + build.info.bytes / _CACHED_BYTES)

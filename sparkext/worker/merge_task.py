@@ -1,4 +1,4 @@
-"""The function that merges the results of split order keys: runs in order, one of each slot that made some."""
+"""The worker function that merges the results of split order keys: one sorted run from each sending partition."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sparkext.worker.stream_join import PROGRESS
 
 @dataclass(frozen=True)
 class MergeTask(OrderedTask):
-    """Merges the cells of one slot."""
+    """Merges the blocks of one partition."""
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Emit one partition."""
+        """Emit the merged results and the metrics of one partition."""
         ordered, emits = self.ordered, Emits(self.ordered)
         rows_out = 0
         with collected_rows() as collected:

@@ -1,4 +1,4 @@
-"""What a task of a streaming query knows of it: which batch this is, of which run, and where its checkpoint lies."""
+"""The streaming query of a task: the batch, the run of the query, and the location of its checkpoint."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ RUN = "spark.sparkext.run"
 """Local properties that the driver sets when a query starts, see `sparkext.spark.stream_queries`."""
 
 SECRETS = "spark.sparkext.checkpoint.secret"
-"""Another one, only of queries whose checkpoint is in a bucket: the settings by which workers reach it, as JSON.
+"""A local property that is only set if the checkpoint is in a bucket: the settings for access by workers, as JSON.
 
-They may have keys. Spark's event log redacts a property of this name (`spark.redaction.regex`).
+It may contain credentials. Spark's event log redacts a property of this name (`spark.redaction.regex`).
 """
 
-_BATCH = "streaming.sql.batchId"  # Spark's own
+_BATCH = "streaming.sql.batchId"  # Spark's own property
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 RETAINED_BY_DEFAULT = 100
-"""Batches that Spark lets a query be set back by. Its settings come to tasks, but for defaults."""
+"""Number of batches by which a query may be reset. Tasks receive Spark's setting only if it is set explicitly."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class MicroBatch:
 
     @classmethod
     def of_this_task(cls) -> MicroBatch:
-        """Return the batch that this task is of.
+        """Return the batch of the current task.
 
         Raises
         ------
         StateError
-            It is of none, or the checkpoint is where workers do not reach it.
+            The task belongs to no streaming query, or workers cannot access the checkpoint.
         """
         from pyspark import TaskContext
 
@@ -59,14 +59,14 @@ class MicroBatch:
         return cls(place_of(checkpoint, s3a), int(number), run, retained)
 
     def watermark(self) -> int:
-        """Return the watermark that rows of this batch are held against, in µs since 1970: that of the batch before.
+        """Return the watermark for the rows of this batch, in µs since 1970: the watermark of the batch before.
 
-        Rows that come late for it have come late for what was dropped by it.
+        Rows up to it are late, as their possible matches have been dropped.
         """
         return 0 if self.number == 0 else self._watermark(self.number - 1)
 
     def next_watermark(self) -> int:
-        """Return the one that rows of the next batch are held against: Spark knows it before this one runs."""
+        """Return the watermark for the rows of the next batch, in µs. Spark determines it before this batch runs."""
         return self._watermark(self.number)
 
     def _watermark(self, batch: int) -> int:

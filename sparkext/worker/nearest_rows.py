@@ -1,7 +1,8 @@
-"""What an as-of join of two streams finds: for each row of the left side whose time has ended, the nearest one.
+"""The results of an as-of join of two streams: for each expired left row, the nearest right row.
 
-Each run of the right side gives one candidate a row, as an as-of join with a table does. Of these the nearest is taken;
-rows of one time are told apart by the order that runs have them in, too (`sparkext.state.nearest_order`).
+For each left row, every sorted run of the right side yields one candidate, as in an as-of join with a table. The
+nearest candidate is the result. Among candidates of equal time, the order of rows within runs decides
+(`sparkext.state.nearest_order`).
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _MISSING = -(1 << 63)
 
 
 class NearestRows:
-    """Finds, for rows of one unit, what is nearest to them. `left` and `right` have all that there is of both sides."""
+    """Finds the nearest rows for one unit. `left` and `right` are all runs of both sides, including this batch."""
 
     def __init__(self, join: StreamJoin, lookup: RunLookup, left: list[RunRows], right: list[RunRows]) -> None:
-        """Bind them."""
+        """Bind the runs of both sides."""
         self._join, self._lookup, self._left, self._right = join, lookup, left, right
         self._spec = PipelineSpec.from_json(join.specs[0])
         [step] = self._spec.joins
@@ -41,7 +42,7 @@ class NearestRows:
         self._found = join.sides[RIGHT].rows.append(pa.field("place", pa.int64()))
 
     def ended(self, low: int, high: int) -> Iterator[pa.RecordBatch]:
-        """Yield the result for rows whose time ends after `low` and up to `high`, both in µs."""
+        """Yield the results of left rows that expire after `low` and up to `high`, both in µs."""
         rows = self._join.settings.morsel_max_rows
         for batch in ended_rows(self._lookup, self._join.sides[LEFT], self._left, low, high):
             for at in range(0, batch.num_rows, rows):
@@ -50,7 +51,7 @@ class NearestRows:
                     yield joined
 
     def _joined(self, left: pa.RecordBatch, low: int) -> pa.RecordBatch:
-        """Return rows with the nearest of all runs. What is over at `low` is near to none of them."""
+        """Return left rows with the nearest right row of all runs. Runs that expired by `low` are skipped."""
         probe = pa.Table.from_batches([left.append_column("place", pa.array(np.arange(left.num_rows)))])
         candidates = pa.Table.from_batches(
             [
@@ -73,14 +74,14 @@ class NearestRows:
         return conformed(columns, self._join.output_schema)
 
     def _nearest(self, left: pa.RecordBatch, candidates: pa.Table) -> Int64Array:
-        """Return which candidate is nearest to each row, -1 if there is none: int64[rows]."""
+        """Return the index of each left row's nearest candidate, -1 if there is none: int64[rows]."""
         nearest = np.full(left.num_rows, -1, np.int64)
         places = np.asarray(candidates.column(len(self._found) - 1), dtype=np.int64)
         theirs = microseconds(contiguous(candidates.column(self._as_of.build)), _MISSING)
         own = microseconds(left.column(self._as_of.probe.column), _MISSING)[places]
         ranks = np.empty(len(places), np.int64)
         ranks[self._order.order(candidates)] = np.arange(len(places))
-        # Of rows of one time the last one backwards, the first one forwards; at equal distances the one before.
+        # Among rows of equal time, backward takes the last and forward the first; at equal distances, backward wins.
         backward = self._as_of.direction == "backward"
         before = theirs <= own if self._as_of.direction == "nearest" else np.full(len(own), backward)
         order = np.lexsort((np.where(before, -ranks, ranks), np.logical_not(before), np.abs(own - theirs), places))

@@ -1,17 +1,17 @@
-"""What a pipeline is made of: a source, operators and a sink, each a file of its own.
+"""The nodes of a pipeline: one source, operators and one sink. Each node has its own file.
 
               rows               rows              rows             record batches
     source ─────────▶ operator ─────────▶ operator ─────────▶ sink ─────────▶ to the JVM
                          ▲                   ▲                 ▲
-                       budget              budget            budget     before each output: how large it may be
+                       budget              budget            budget     requested before each output: its maximum size
 
-Rows travel as row sets: ids of rows, not payload. An operator emits rows of one source more than it was given (a join),
-or fewer rows (a filter). A sink is where rows stop being ids: what it emits leaves the task.
+Rows are passed as row sets: row ids without payload. A join adds one source to the rows that it receives; a filter
+emits fewer rows. The sink materialises row ids as record batches, which leave the task.
 
-    process     called with rows as often as there are some; yields outputs, each within a budget asked for just before
-    finish      called once, when all rows have been processed and every operator before has finished
+    process     called for each row set of the input; yields outputs, each within a budget requested just before
+    finish      called once, after all rows have been processed and all previous operators have finished
 
-A join emits the build rows that nothing matched when it finishes; a table of groups, or an index, is complete then.
+In `finish`, a join emits its unmatched build rows, and a sink of groups emits its complete table.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ from sparkext.rows.row_set import RowSet
 
 
 class Source(Protocol):
-    """Where a pipeline's rows come from."""
+    """Produces the rows of a pipeline."""
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
-        """Yield the rows, a morsel at a time, none of them empty; count in `metrics` what came."""
+        """Yield the rows in morsels, none of them empty; count the input in `metrics`."""
         ...
 
     def confirm(self) -> None:
-        """Make sure that what has been read so far is sound. To be called before anything made of it is emitted."""
+        """Check that the data read so far is valid. Call this before any result derived from it is emitted."""
         ...
 
 
 class Operator(Protocol):
-    """What makes other rows of rows. Threads of a task may call `process` at the same time."""
+    """Transforms row sets. Several threads of a task may call `process` concurrently."""
 
     @property
     def row_bytes(self) -> float:
-        """What a row of its output takes, as far as that is known before it runs."""
+        """Bytes per output row, as estimated before the operator runs."""
         ...
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Yield what it makes of these rows, never more at a time than `budget.next()` said just before."""
+        """Yield the output for these rows. Each output respects the result of `budget.next()` requested just before."""
         ...
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Yield what it makes of all rows together, in the same way."""
+        """Yield the output that depends on the complete input, within the same budgets."""
         ...
 
 
 class Sink(Protocol):
-    """Where a pipeline ends. Threads of a task may call `process` at the same time."""
+    """Consumes the rows of a pipeline. Several threads of a task may call `process` concurrently."""
 
     @property
     def row_bytes(self) -> float:
-        """What a row takes here, as far as that is known before it runs."""
+        """Bytes per row in this sink, as estimated before it runs."""
         ...
 
     @property
     def copies(self) -> int:
-        """How often an output lies in memory at a time."""
+        """Number of copies of an output that exist in memory at the same time."""
         ...
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
-        """Take these rows in; yield what is to leave the task already, within the budget."""
+        """Add these rows; yield the batches that can be emitted now, within the budget."""
         ...
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
-        """Yield the rest, now that all rows have been taken in."""
+        """Yield the remaining batches, after all rows have been added."""
         ...

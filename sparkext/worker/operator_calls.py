@@ -1,9 +1,9 @@
-"""Calls a user's function with the rows of one operator key after the other, and with the state of each.
+"""Calls a user's function for each operator key, with the rows and the state of this key.
 
-    rows in order ──▶ by operator key ──▶ function(rows, state) ──▶ results, and what the state is now
+    rows in order ──▶ by operator key ──▶ function(rows, state) ──▶ results, and the new state
 
-Rows of a key come in the order of time, in as many calls as it takes. A result has to happen while the rows of its call
-do, or it would come out before what happens earlier.
+The rows of a key are passed in time order, in one or more calls. The times of results must be within the time range of
+the call's rows; otherwise they would be emitted out of order.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from sparkext.worker.ordered_rows import Operator, OrderedRows
 from sparkext.worker.run_lookup import RunLookup
 
 _AT_ONCE = 1 << 17
-"""Rows that are put in the order of keys together; a call has no more of them."""
+"""Rows that are sorted by key together; also the maximum number of rows per call."""
 
 
 class OperatorCalls(KeyStates):
-    """Calls the operator of one slot."""
+    """Calls the operator of one partition."""
 
     def __init__(self, ordered: OrderedRows, operator: Operator, batch: int) -> None:
-        """Bind it."""
+        """Bind the operator."""
         super().__init__(ordered, batch)
         self._operator = operator
 
     def results(
         self, rows: pa.Table, order: RowIds, lookup: RunLookup | None, known: Sequence[RunRows]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield what the function makes of rows, with a number behind it that its operator key has, and its order line.
+        """Yield the function's results, followed by the rank of the operator key and by its order bucket.
 
-        `order`: of `rows`, that of time. `known`: runs of states.
+        `order`: the time order of `rows`. `known`: sorted runs of states.
         """
         columns = [contiguous(column) for column in rows.columns]
         keys = [columns[number].take(pa.array(order)) for number in self._ordered.key_columns]
@@ -65,7 +65,7 @@ class OperatorCalls(KeyStates):
         given = pa.Table.from_arrays(columns[: len(names)], names=names)
         first = 0
         while first < groups.count:
-            # As many groups as there is room for, or part of one.
+            # As many groups as fit into `_AT_ONCE` rows, or a part of one.
             last = max(first + 1, int(np.searchsorted(starts, starts[first] + _AT_ONCE, side="right")) - 1)
             for at in range(int(starts[first]), int(starts[last]), _AT_ONCE):
                 stop = min(at + _AT_ONCE, int(starts[last]))
@@ -82,7 +82,7 @@ class OperatorCalls(KeyStates):
             self._keys, self._after = distinct, states
 
     def _called(self, rows: pa.Table, states: list[bytes | None], group: int) -> pa.Table:
-        """Return what one call makes of rows, and keep the state that it leaves."""
+        """Return the result of one call, and store the new state."""
         operator, before = self._operator, states[group]
         if operator.initial is None:
             return self._checked(operator.function(rows), rows)
@@ -96,7 +96,7 @@ class OperatorCalls(KeyStates):
         return self._checked(answer[0], rows)
 
     def _checked(self, made: Any, rows: pa.Table) -> pa.Table:
-        """Return a result in the types of the schema, or say what is wrong with it."""
+        """Return a result cast to the types of the schema, or raise an OperatorError that describes the problem."""
         schema, time = self._ordered.result_schema, self._ordered.result_order.time
         if isinstance(made, pa.RecordBatch):
             made = pa.Table.from_batches([made])
@@ -125,5 +125,5 @@ class OperatorCalls(KeyStates):
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column as a type that holds all of its values."""
+    """Return a column cast to a type, without loss of values."""
     return conform(column if pa.types.is_nested(kind) or column.type == kind else column.cast(kind), kind)

@@ -1,4 +1,4 @@
-"""The function that sends rows to the slots in which they are put in order, as cells."""
+"""The worker function that sends rows, as blocks (`cell` in the code), to the partitions in which they are ordered."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.ordered_rows import LINE_FIELDS, OrderedRows, OrderedTask, Writers
 
 DDL = "slot int, kind int, number bigint, cell binary"
-"""Of rows with cells: a number that Spark brings to the slot's partition, what there is, and the cell. Kinds are
-`WHOLE` and `SPLIT`, `LATE` and `SLOT`. The number is that of the slot, or how many rows came late."""
+"""The columns of blocks: a key that Spark's shuffle maps to the partition (`slot`), the kind of the row, a number, and
+the block. The kinds are `WHOLE`, `SPLIT`, `LATE` and `SLOT`. The number is the partition's index or, for `LATE`, the
+number of late rows."""
 
 LATE, SLOT = SPLIT + 1, SPLIT + 2
 
@@ -36,12 +37,12 @@ _KINDS = (pa.int32(), pa.int32(), pa.int64())
 
 @dataclass(frozen=True)
 class OrderedCellsTask(OrderedTask):
-    """Emits rows in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i."""
+    """Emits rows in blocks. `slot_keys[i]`: a key that Spark's shuffle maps to partition i."""
 
     slot_keys: tuple[int, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Send one partition."""
+        """Send the rows of one Spark partition."""
         ordered = self.ordered
         batch = MicroBatch.of_this_task() if ordered.is_stream else None
         table = ordered.plan(None if batch is None else ordered.state(batch)).table
@@ -54,7 +55,7 @@ class OrderedCellsTask(OrderedTask):
 
 
 class _Sending:
-    """Sends rows by one table. `watermark` (µs): those that are not after it come late; None: none does."""
+    """Sends rows by one table. Rows up to the `watermark` (µs) are late; without one (None), no row is late."""
 
     def __init__(
         self, ordered: OrderedRows, table: OrderTable, slot_keys: tuple[int, ...], watermark: int | None
@@ -66,7 +67,7 @@ class _Sending:
         self._homes = frozen(np.arange(cut.left, dtype=np.int32))
 
     def cells(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield rows as cells, each for one slot."""
+        """Yield rows as blocks, each for one partition."""
         ordered = self._ordered
         lines = ordered.order_keys.lines(rows)[1]
         parts = self._operator_lines(rows)

@@ -1,7 +1,9 @@
-"""What puts rows in order by P-SORT, as all of its tasks know it (`docs/papers.md` 1).
+"""The description of an ordering by P-SORT (`docs/papers.md` 1), which all of its tasks receive.
 
-rows ──▶ cells ──┬──▶ slots of whole order keys: process, sort ─────────────────────────────▶ results
-                 └──▶ slots of split ones: process, sort ──▶ cells ──▶ slots that merge ────▶ results
+rows ──▶ blocks ──┬──▶ partitions of whole order keys: process, sort ──────────────────────────────▶ results
+                  └──▶ partitions of split ones: process, sort ──▶ blocks ──▶ partitions that merge ─▶ results
+
+In the code, a partition is a `slot`, a bucket a `line` and a block a `cell`.
 """
 
 from __future__ import annotations
@@ -34,16 +36,16 @@ ORDERED_FIELDS = tuple(told.name for told in fields(OrderedBatch))
 """The fields of the column of progress."""
 
 LINE_FIELDS = (pa.field("order_line", pa.uint16()), pa.field("operator_line", pa.uint16()))
-"""Behind the columns of the input."""
+"""Columns appended to the input: the buckets of the order key and of the operator key."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """What processes the rows of an operator key: `function` takes them in the order of time, as an Arrow table of the
-    columns `names`, and returns the result.
+    """The function for the rows of an operator key.
 
-    `initial`: an encoded state (`sparkext.state.user_states`); the function takes and returns one more value then. None
-    without a state. `pickles`: states are pickles.
+    `function` receives the rows in time order, as an Arrow table with the columns `names`, and returns the result.
+    `initial`: the encoded initial state (`sparkext.state.user_states`). If given, the function also receives and
+    returns a state; None for a stateless operator. `pickles`: whether states are pickled.
     """
 
     function: Callable[..., Any]
@@ -54,13 +56,14 @@ class Operator:
 
 @dataclass(frozen=True)
 class TimedOperator:
-    """What has something to do when time goes on: keys are the numbers from 0 to before `keys`, in one column, which
-    is the order key, too.
+    """An operator that is also called without new rows, as time advances.
 
-    `function` takes the rows of a key, a state as bytes (None: it has none yet), the time up to which everything is
-    known, and bytes that the state may have. It yields results, in the order of time and after all that it has yielded
-    before, and returns the state, or None if that has not changed. `until`: the time, in µs, at which rows that are no
-    stream end.
+    Its keys are the integers from 0 to `keys` - 1. They are stored in one column, which is also the order key.
+
+    `function` receives the rows of a key, its state as bytes (None before the first), the time up to which the input is
+    complete, and the maximum size of the state in bytes. It yields results in time order, after all results that it has
+    yielded before. It returns the new state, or None if the state has not changed. `until`: the end of the time range
+    in µs, if the rows are not a stream.
     """
 
     function: Callable[..., Any]
@@ -71,16 +74,21 @@ class TimedOperator:
 
 @dataclass(frozen=True)
 class OrderedRows:
-    """What puts the rows of a DataFrame in order.
+    """The ordering of a DataFrame's rows.
 
-    `name`, `is_named`, `made_by` and `token` are as in `StreamJoin`.
-    `rows` are those of the input, with `LINE_FIELDS` behind them. `order_keys` and `operator_keys` say how lines follow
-    from columns; without operator keys, rows are dealt out by what they hold. `key_types` are those in which
-    `key_columns` are compared. `order` is that of the input.
-    `operator`: what makes results of them, None where they are the rows themselves. `result_schema` is that of results,
-    the first columns of the input or others, and `result_order` the order of what is merged.
-    `slots`: tasks of each kind. `table`: where rows go, in the first batch of a stream; later ones may have others.
-    `splits`: whether an order key may be split. `keeps_late`: whether rows that come late come out, marked.
+    - `name`, `is_named`, `made_by` and `token` are as in `StreamJoin`.
+    - `rows`: the columns of the input, followed by `LINE_FIELDS`.
+    - `order_keys`, `operator_keys`: the columns that determine the buckets. Without operator keys, the fingerprint of a
+      row determines its operator bucket.
+    - `key_types`: the types in which `key_columns` are compared.
+    - `order`: the order of the input.
+    - `operator`: computes the results; None if the results are the input rows.
+    - `result_schema`: the columns of the results, which are the first columns of the input unless there is an operator.
+    - `result_order`: the order in which results are merged.
+    - `slots`: the number of tasks of each type.
+    - `table`: the routing table of a stream's first batch; later batches may have other tables.
+    - `splits`: whether order keys may be split.
+    - `keeps_late`: whether late rows are emitted, with a mark.
     """
 
     name: str
@@ -105,33 +113,33 @@ class OrderedRows:
 
     @property
     def metrics(self) -> str:
-        """What its observed metrics are called."""
+        """The name of its observed metrics."""
         return metrics_name(self.name, self.is_named, self.token)
 
     def lines_of(self, keys: int) -> Int32Array:
-        """Return the lines of the keys from 0 to before `keys`: int32[keys]."""
+        """Return the buckets of the keys from 0 to `keys` - 1: int32[keys]."""
         column = pa.RecordBatch.from_arrays([pa.array(np.arange(keys), pa.int32())], ["key"])
         return replace(self.order_keys, key_columns=(0,)).lines(column)[1]
 
     @property
     def width(self) -> int:
-        """The number of columns of the input."""
+        """The number of input columns."""
         return len(self.rows.rows) - len(LINE_FIELDS)
 
     @property
     def input_schema(self) -> pa.Schema:
-        """The columns of the input, as they are stored."""
+        """The stored types of the input columns."""
         return pa.schema([*self.rows.rows][: self.width])
 
     @property
     def key_columns(self) -> tuple[int, ...]:
-        """The columns that tell operator keys apart: that of one order key is not that of another."""
+        """The columns that identify an operator key: states are kept separately for each order key."""
         operator = () if self.operator_keys is None else self.operator_keys.key_columns
         return tuple(dict.fromkeys([*self.order_keys.key_columns, *operator]))
 
     @property
     def merged_schema(self) -> pa.Schema:
-        """The columns of what is merged: all of the input, or results with a number that orders those of one time."""
+        """The columns of rows to merge: the input, or results followed by a rank that orders equal times."""
         if self.operator is None:
             return self.input_schema
         return self.result_schema.append(pa.field("rank", pa.int64()))
@@ -145,7 +153,7 @@ class OrderedRows:
 
     @property
     def states(self) -> StoredSide:
-        """How the states of operator keys are stored: by key, of each the last, with the batch that it is of."""
+        """The stored form of operator states: one row per key, its latest state and the batch that wrote it."""
         keys = [self.rows.rows.field(number).with_name(f"k{place}") for place, number in enumerate(self.key_columns)]
         columns = pa.schema([*keys, ("state", pa.binary()), ("batch", pa.timestamp("us"))])
         order = NearestOrder(len(columns), len(columns) - 1, None, tuple(range(len(keys))), last_only=True)
@@ -153,7 +161,7 @@ class OrderedRows:
 
     @property
     def cut(self) -> Cut:
-        """How the state is cut: a fragment for each slot that writes, of either way."""
+        """The partitioning of the state: one fragment for each writing task, whole and split partitions alike."""
         writers = (SPLIT + 1 if self.splits else SPLIT) * self.slots
         return Cut(writers, writers, keyed=True)
 
@@ -163,7 +171,7 @@ class OrderedRows:
         Raises
         ------
         StateError
-            It is lost, damaged or another operator's.
+            The state is missing, damaged or belongs to another operator.
         """
         folder = batch.checkpoint / FOLDER / self.name
         state = StreamState(folder, ("rows", "states"), batch.number, batch.run, self.cut, self.made_by)
@@ -171,7 +179,7 @@ class OrderedRows:
         return state
 
     def plan(self, state: StreamState | None) -> OrderPlan:
-        """Return where the rows of a batch go; without a state, those of a DataFrame that is no stream."""
+        """Return the routing plan of a batch: the first table for the first batch, and if the rows are not a stream."""
         if state is None or not state.head:
             return OrderPlan(self.table, 0)
         told = state.head["plan"]
@@ -182,7 +190,7 @@ class OrderedRows:
         return OrderPlan(next_table(self.table, counts.orders, counts.operators, self.splits), state.batch)
 
     def next_plan(self, state: StreamState, plan: OrderPlan) -> dict[str, Any]:
-        """Return, as plain data, where the rows of the next batch go, by what came in those before this one."""
+        """Return the next batch's routing plan as plain data, derived from the rows of all batches before this one."""
         counts = LineRows()
         if state.head:
             writers = range(state.cuts.at(state.batch - 1).left)
@@ -198,35 +206,35 @@ class OrderedRows:
 
 @dataclass(frozen=True)
 class OrderedTask(WorkerTask):
-    """A task of rows that are put in order, with the settings of the operator."""
+    """A task of an ordering, with the settings of the operator."""
 
     ordered: OrderedRows
 
     @property
     def share(self) -> MemoryShare:
-        """The operator's share."""
+        """The memory share of the operator."""
         return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
 
 
 class Writers:
-    """Tells which slot has a row by one table, as a writer of the state: first those of whole lines, then of parts."""
+    """Maps rows to the fragments of the state (writers) by one table: first whole partitions, then split ones."""
 
     def __init__(self, slots: int, table: OrderTable) -> None:
-        """Spell the table out."""
+        """Expand the table into arrays."""
         self._whole = homes_of(table.whole)
         self._parts = homes_of(table.parts) + np.int32(SPLIT * slots)
         self._is_split = np.zeros(LINES, dtype=np.bool_)
         self._is_split[[*table.merged]] = True
 
     def of(self, order_lines: Int32Array, operator_lines: Int32Array) -> Int32Array:
-        """Return the writer of each row, int32[n], by its lines."""
+        """Return the writer of each row, int32[n], from its two buckets."""
         found: Int32Array = np.where(self._is_split[order_lines], self._parts[operator_lines], self._whole[order_lines])
         return found
 
 
 @dataclass(frozen=True)
 class OrderPlan:
-    """Where rows go in a batch, and the batch since which they do."""
+    """The routing table of a batch, and the first batch that uses it."""
 
     table: OrderTable
     since: int

@@ -1,8 +1,8 @@
-"""The rows of one slot, put in order.
+"""One partition (`slot` in the code) of an ordering.
 
-rows that came ──┬─ after the watermark ──▶ wait, in the state
-                 └─ up to it ──┐
-rows that waited ── up to it ──┴──▶ in order ──▶ operator ──▶ results in order
+received rows ─┬─ after the watermark ──▶ wait, in the state
+               └─ up to it ──┐
+waiting rows ──── up to it ──┴──▶ in order ──▶ operator ──▶ results in order
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from sparkext.worker.timed_calls import TimedCalls
 
 _OUT_ROWS = 1 << 16
 _MOST_BYTES = 1 << 36
-"""Of a state: as much is addressed, and what is not used never touched."""
+"""Maximum size of an operator's state: the address range is reserved, but unused pages are never touched."""
 
 
 class ArrivedCells:
-    """The cells of one way in a slot, decoded; `slots` is as in `ArrivedRows`."""
+    """The blocks of one mode (`WHOLE` or `SPLIT`) received by a partition, decoded. `slots` is as in `ArrivedRows`."""
 
     def __init__(self, ordered: OrderedRows, way: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take all cells."""
+        """Read all blocks."""
         self.slots: Iterable[int] = range(ordered.slots)
         self.late_rows = 0
         self._late: list[pa.Buffer] = []
@@ -75,7 +75,7 @@ class ArrivedCells:
             self.rows = collected.table(ordered.rows.sent)
 
     def late(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that came late, if they are wanted."""
+        """Yield the late rows, if they are to be emitted."""
         for cell in self._late:
             if cell.size:
                 yield from rows_of(cell)
@@ -83,20 +83,20 @@ class ArrivedCells:
 
 @dataclass(frozen=True)
 class InOrder:
-    """Rows, and the order that they are in: RowIds[n]."""
+    """Rows, and their order as row ids: RowIds[n]."""
 
     rows: pa.Table
     order: RowIds
 
     def pieces(self, width: int) -> Iterator[pa.RecordBatch]:
-        """Yield the first columns of rows in order, as many at a time as go well."""
+        """Yield the first `width` columns in order, in batches of limited rows and bytes."""
         whole = [contiguous(column) for column in self.rows.columns[:width]]
         columns = [Column.of(column) for column in whole]
         for at in range(0, self.order.size, _OUT_ROWS):
             numbers = self.order[at : at + _OUT_ROWS]
             is_run = count_runs(numbers) == 1
             arrays = [
-                # What is taken has 32-bit offsets again, which Spark expects.
+                # `take` returns 32-bit offsets, which Spark expects.
                 array.slice(int(numbers[0]), numbers.size)
                 if is_run and not needs_wide_offsets(array)
                 else column.take(numbers, False)
@@ -108,7 +108,7 @@ class InOrder:
 
 
 class OrderedSlot:
-    """What a batch makes of one slot. Without a `lookup` there is no state, and all rows are due."""
+    """The work of a batch for one partition. Without a `lookup` there is no state, and all rows are due."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class OrderedSlot:
         lookup: RunLookup | None,
         tasks: Tasks,
     ) -> None:
-        """Bind it to what has arrived, and to the memory that the task may use."""
+        """Bind it to the received rows, and to the memory that the task may use."""
         self._ordered, self._way, self._arrived, self._lookup, self._tasks = ordered, way, arrived, lookup, tasks
         self._writer = way * ordered.slots + number
         self._state = None if lookup is None else lookup.state
@@ -131,7 +131,7 @@ class OrderedSlot:
         self.moved = 0
 
     def results(self) -> InOrder:
-        """Return what comes out, in order."""
+        """Return the results in order."""
         ordered = self._ordered
         due = in_one_piece(self._due())
         order = ordered.order.order(due)
@@ -146,7 +146,7 @@ class OrderedSlot:
         return InOrder(made, ordered.result_order.order(made))
 
     def _calling(self, operator: Operator | TimedOperator) -> OperatorCalls | TimedCalls:
-        """Return what calls the operator."""
+        """Return the caller of an operator, bound to this partition and batch."""
         batch = 0 if self._batch is None else self._batch.number
         if isinstance(operator, Operator):
             return OperatorCalls(self._ordered, operator, batch)
@@ -159,7 +159,7 @@ class OrderedSlot:
         return TimedCalls(self._ordered, operator, batch, keys[is_own], lines[is_own], until, bytes_of_state)
 
     def _due(self) -> pa.Table:
-        """Return the rows whose time has come; what has to wait is stored."""
+        """Return the rows that are due; keep the other received rows, to be stored."""
         if self._batch is None:
             return self._arrived
         high, low = self._batch.next_watermark(), self._batch.watermark()
@@ -179,7 +179,7 @@ class OrderedSlot:
 
     @property
     def line_column(self) -> int:
-        """The column of the order line in what comes out."""
+        """The column of the order bucket in the results."""
         return len(self._ordered.merged_schema)
 
     @property
@@ -192,14 +192,16 @@ class OrderedSlot:
         return self._ordered.cut.lines(LEFT, self._writer)
 
     def _runs(self, side: int) -> list[RunRows]:
-        """Return what is stored that may be of this slot: its own, and what all have written by other tables."""
+        """Return the stored runs that may have rows of this partition: its own since the plan's first batch, and all
+        older runs, which were written under other tables.
+        """
         if self._lookup is None:
             return []
         if side == STATES and not self._ordered.has_states:
             return []
         stored = self._ordered.rows if side == ROWS else self._ordered.states
         own = [run for run in self._lookup.before(side, stored, self._lines) if run.run.first >= self.plan.since]
-        if not self.plan.since:  # no need to look at what others have
+        if not self.plan.since:  # all runs were written under this table
             return own
         everything = self._lookup.before(side, stored, range(LINES))
         return [*(run for run in everything if run.run.first < self.plan.since), *own]
@@ -209,7 +211,7 @@ class OrderedSlot:
         return Writers(self._ordered.slots, self.plan.table)
 
     def _own(self, rows: pa.Table) -> pa.Table:
-        """Return those of rows that are this slot's by the table of this batch."""
+        """Return the rows that the table of this batch assigns to this partition."""
         width = self._ordered.width
         lines = [np.asarray(contiguous(rows.column(width + number)), dtype=np.int32) for number in range(2)]
         own = self._writers.of(*lines) == self._writer
@@ -218,7 +220,7 @@ class OrderedSlot:
         return rows.filter(pa.array(own))
 
     def stored(self) -> dict[str, int]:
-        """Write what is to be known in the next batch; return what is told of this one."""
+        """Write the state for the next batch; return the metrics of this one."""
         told = {"rows": self._arrived.num_rows, "moved_rows": self.moved}
         if self._state is None or self._batch is None:
             return told
@@ -251,7 +253,7 @@ class OrderedSlot:
         return {**told, "state_rows": together.rows, "state_bytes": together.bytes, "segments": len(kept)}
 
     def _came(self) -> LineRows:
-        """Count the rows that came by line."""
+        """Count the received rows by bucket."""
         width = self._ordered.width
         orders, operators = (
             np.bincount(np.asarray(contiguous(self._arrived.column(width + number))), minlength=TABLE_LINES)

@@ -1,4 +1,4 @@
-"""The functions that put the rows of a slot in order: of whole order keys, and, to be merged, of split ones."""
+"""The worker functions that order the rows of a partition: of whole order keys, and of split keys, to be merged."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from sparkext.worker.run_lookup import RunLookup
 from sparkext.worker.stream_join import PROGRESS
 
 MERGED_DDL = "slot int, writer int, number int, cell binary"
-"""Of cells on their way to slots that merge: a number that Spark brings to the slot's partition, the task that they are
-of, and their place among its own. What is told of a batch has writer -1."""
+"""The columns of blocks that go to merging partitions: a key that Spark's shuffle maps to the partition, the partition
+that sends the block, the block's index per sender, and the block. Metrics of a batch have writer -1."""
 
 TOLD = -1
 
@@ -38,10 +38,10 @@ _PROGRESS = pa.struct([(name, pa.int64()) for name in ORDERED_FIELDS])
 
 @dataclass(frozen=True)
 class WholeTask(OrderedTask):
-    """Puts the rows of the whole order keys of one slot in order."""
+    """Orders the rows of one partition's whole order keys."""
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Emit one partition."""
+        """Emit the results of one Spark partition."""
         emits = Emits(self.ordered)
         with _slots(self.ordered, tasks) as slot_of:
             arrived = ArrivedCells(self.ordered, WHOLE, batches)
@@ -59,15 +59,15 @@ class WholeTask(OrderedTask):
 
 @dataclass(frozen=True)
 class SplitTask(OrderedTask):
-    """Puts the rows of split order keys of one slot in order, and sends them to the slots that merge them.
+    """Orders the rows of one partition's split order keys, and sends them to the partitions that merge them.
 
-    `slot_keys[i]` is the number that Spark brings to the partition of slot i.
+    `slot_keys[i]`: a key that Spark's shuffle maps to partition i.
     """
 
     slot_keys: tuple[int, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Send one partition."""
+        """Send the results of one Spark partition."""
         with _slots(self.ordered, tasks) as slot_of:
             arrived = ArrivedCells(self.ordered, SPLIT, batches)
             told = Counter[str]()
@@ -81,7 +81,7 @@ class SplitTask(OrderedTask):
             yield _row(self.slot_keys[0], TOLD, 0, cell_of(progress))
 
     def _cells(self, results: InOrder, slot: OrderedSlot, writer: int) -> Iterator[pa.RecordBatch]:
-        """Yield results as cells, each for one slot that merges."""
+        """Yield results as blocks, each for one merging partition."""
         merging = np.zeros(LINES, dtype=np.int32)
         merged = slot.plan.table.merged
         merging[[*merged]] = [*merged.values()]
@@ -99,7 +99,7 @@ class SplitTask(OrderedTask):
 
 
 class Emits:
-    """Results and what is told of a batch, as tasks emit them."""
+    """Converts results, late rows and metrics into the batches that tasks emit."""
 
     def __init__(self, ordered: OrderedRows) -> None:
         """Bind it to the columns."""
@@ -107,18 +107,18 @@ class Emits:
         self._late = pa.struct([*ordered.input_schema])
 
     def results(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return results as they are emitted."""
+        """Return results in the emitted schema."""
         columns = conformed(rows.columns[: len(self._schema)], self._schema).columns
         return self._emitted(columns, None, None, rows.num_rows)
 
     def late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows that came late."""
+        """Return late rows in the emitted schema."""
         late = pa.StructArray.from_arrays(rows.columns, fields=[*self._late])
         nothing = [pa.nulls(rows.num_rows, kind) for kind in self._schema.types]
         return self._emitted(nothing, late, None, rows.num_rows)
 
     def progress(self, told: Mapping[str, int]) -> pa.RecordBatch:
-        """Return what is told."""
+        """Return metrics in the emitted schema, as one row."""
         return self._emitted(blank_row(self._schema).columns, None, _progress(told), 1)
 
     def _emitted(
@@ -136,7 +136,7 @@ def _progress(told: Mapping[str, int]) -> pa.Array:
 
 @contextmanager
 def _slots(ordered: OrderedRows, tasks: Tasks) -> Iterator[Callable[[int, int, pa.Table], OrderedSlot]]:
-    """Yield what makes a slot of a way, its number and the rows that came; evict indexes when it ends well."""
+    """Yield a function that creates a partition from its mode, index and received rows; evict indexes on success."""
     batch = lookup = None
     if ordered.is_stream:
         batch = MicroBatch.of_this_task()

@@ -1,4 +1,4 @@
-"""The function that sends one side of a join to slots, as cells."""
+"""The worker function that sends one side of a join to the partitions of an exchange, as blocks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ _KINDS = (pa.int32(), pa.bool_())
 
 @dataclass(frozen=True)
 class PartitionTask(ConfiguredTask):
-    """Emits the rows of a side in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i."""
+    """Emits the rows of a side in blocks (`cell` in the code). `slot_keys[i]`: a key that Spark's shuffle maps to
+    partition i.
+    """
 
     partitioning: Partitioning
     slot_keys: tuple[int, ...]
     is_build: bool
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Send one partition."""
+        """Send the rows of one Spark partition."""
         probe = process_probe()
         for cells in leaving_cells(batches, self.partitioning, task_id().partition, lambda: probe.headroom(tasks)):
             for slot, cell in cells:

@@ -1,11 +1,11 @@
-"""The pipeline: drives rows from a source through operators into a sink, and measures what they do.
+"""The pipeline: passes rows from a source through operators into a sink, and measures each of them.
 
     source ─▶ operator ─▶ operator ─▶ … ─▶ sink ─▶ record batches
                 └── every arrow carries at most a budget of rows ──┘
 
-It knows what these have in common (`sparkext.worker.nodes`) and nothing else of them. `plans.delivery` says who is
-asked when, depth first unless told otherwise: what an operator produces within its budget flows all the way down before
-the operator resumes, so that at most one output per operator exists at any time (Kawashima & Tatebe, conclusion 3).
+The pipeline depends only on the protocols in `sparkext.worker.nodes`. `plans.delivery` determines the order of calls,
+depth first by default: an output that respects its operator's budget passes through all later operators before that
+operator resumes. At most one output per operator exists at any time (Kawashima & Tatebe, conclusion 3).
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ from sparkext.rows.row_set import RowSet
 from sparkext.worker.nodes import Operator, Sink, Source
 from sparkext.worker.worker_task import owned_cores
 
-_LEAST_PART_ROWS = 4_096  # of which a thread makes more than it costs to ask it
+_LEAST_PART_ROWS = 4_096  # a thread processes fewer rows in less time than its dispatch costs
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a task may use.
+    """The memory and cores that a task may use.
 
-    `headroom` reads the free memory (bytes and the name of the binding limit, or None if unknown), `tasks` counts those
-    that draw on it, and `reclaim` gives back what was freed (see `OutputSizeController`). The task owns `cores`.
+    `headroom` returns the free memory in bytes and the name of the binding limit, or None if unknown. `tasks` counts
+    the tasks that share this limit. `reclaim` returns freed memory to the system (see `OutputSizeController`). `cores`
+    is the number of cores that the task owns.
     """
 
     headroom: Callable[[], tuple[int, str] | None]
@@ -60,7 +61,7 @@ class Resources:
 
     @classmethod
     def of_this_task(cls, tasks: Tasks) -> Resources:
-        """Return what a task of Spark's may use; `tasks` counts those that share its memory."""
+        """Return the resources of a Spark task; `tasks` counts the tasks that share its memory."""
         probe = process_probe()
         return cls(
             lambda: probe.headroom(tasks),
@@ -71,7 +72,7 @@ class Resources:
 
 
 class Pipeline:
-    """Operators and a sink, for one task. `run` may be called once; `metrics` is complete afterwards."""
+    """Operators and a sink for one task. Call `run` at most once; `metrics` is complete afterwards."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Pipeline:
         resources: Resources,
         metrics: TaskMetrics,
     ) -> None:
-        """Make a budget for each of them."""
+        """Create a budget for each operator and for the sink."""
         nodes: list[Operator | Sink] = [*operators, sink]
         self._delivery = DELIVERIES[settings.debug_delivery]
         self._is_independent = settings.threads == "independent"
@@ -107,14 +108,14 @@ class Pipeline:
         self.metrics = metrics
 
     def run(self, source: Source) -> Iterator[pa.RecordBatch]:
-        """Yield what the sink makes of a source's rows.
+        """Yield the record batches that the sink emits for the rows of a source.
 
         Raises
         ------
         ConditionError
             A condition fails on a pair of rows.
         SchemaMismatchError
-            What comes in or goes out is not what was planned.
+            The input or the output does not have the planned schema.
         """
         started = time.perf_counter()
         try:
@@ -133,7 +134,7 @@ class Pipeline:
 
     @contextmanager
     def _way(self) -> Iterator[Way]:
-        """Return the order of calls that is asked for, with the threads that it takes."""
+        """Yield the configured delivery function, with its thread pool if it needs one."""
         by_sets, threads = self._delivery.by_sets, self._threads
         if threads == 1:
             yield partial(set_at_a_time, pool=None) if by_sets else depth_first
@@ -148,7 +149,7 @@ class Pipeline:
         self.metrics.operators = self._controller.summaries()
         self.metrics.rows_in = self.metrics.operators[0]["rows_in"]
         self.metrics.seconds = [stage.budget.seconds for stage in self._stages]
-        # Decisions are timed by the clock that never jumps; it is set by the other one here, once, when all are made.
+        # Decisions have monotonic timestamps. One offset, read after all decisions, converts them to epoch time.
         epoch = time.time() - time.monotonic()
         self.metrics.decisions = [
             (epoch + decision.time, decision.operator, decision.headroom, decision.budget, decision.produced)
@@ -162,7 +163,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class _Stage:
-    """An operator or the sink, with its budget, as deliveries drive it."""
+    """An operator or the sink with its budget: a `Stage` of `plans.delivery`."""
 
     node: Operator | Sink
     budget: OperatorBudget
@@ -175,5 +176,5 @@ class _Stage:
 
 
 def _parts(rows: RowSet, threads: int) -> list[RowSet]:
-    """Divide rows among threads, as far as that pays."""
+    """Split rows into at most `threads` parts of at least `_LEAST_PART_ROWS` rows each."""
     return rows.parts(max(1, min(threads, rows.length // _LEAST_PART_ROWS)))

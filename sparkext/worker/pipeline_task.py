@@ -1,4 +1,4 @@
-"""The function that Spark's Python workers run: opens the build sides, runs the pipeline, reports."""
+"""The worker function of a join pipeline: opens the build sides, runs the pipeline and reports metrics."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ from sparkext.worker.worker_task import ConfiguredTask, task_id
 class PipelineTask(ConfiguredTask):
     """A pipeline of joins over one partition of the probe side.
 
-    `scan`: how to read the probe side, where batches do not hold its rows but say which splits to read: in texts, or as
-    numbers of `parts`. `made`: where it is made by workers; one task, with one row, takes all of it then. `slot`: where
-    batches hold the cells of a slot, with the rows of build sides, too, or say where these lie (`slot_in_files`); such
-    build sides have no source. `leaving`: where rows go to other tasks.
+    `scan`: how to read the probe side. If it is given, the batches contain the splits to read instead of probe rows: as
+    JSON texts, or as indexes into `parts`. `made`: the source of a derived probe side; a single task with a single
+    input row reads all of it. `slot`: the schemas of an exchange partition (`slot` in the code). If it is given, the
+    batches contain blocks with the rows of both sides or, with `slot_in_files`, the locations of these blocks. Build
+    sides from the exchange have no source. `leaving`: how to partition outgoing rows, if the result goes to other
+    tasks.
     """
 
     spec_json: str
@@ -89,7 +91,7 @@ class PipelineTask(ConfiguredTask):
     def _source(
         self, batches: Iterable[pa.RecordBatch], spec: PipelineSpec, builds: list[BuildSide], made: BuildSide | None
     ) -> Source:
-        """Return where the rows of the probe side come from."""
+        """Return the source of the probe side's rows."""
         if made is not None:
             return MadeRows(made, batches, self.settings.morsel_max_rows)
         if self.scan is None:
@@ -97,9 +99,9 @@ class PipelineTask(ConfiguredTask):
         return ScannedSplits(self.scan, self._splits(batches), spec, builds)
 
     def open(self, spec: PipelineSpec) -> dict[int, BuildSide]:
-        """Open all build sides that have a source, by number, and the rows of the probe side if they are made.
+        """Open all build sides that have a source, by join number, and the derived probe side, if there is one.
 
-        Tasks begin with different ones: workers that start together share the building.
+        Tasks start with different build sides, so workers that start together build different indexes.
         """
         asked = [*asked_sides(spec, self.sources, self.made, self.settings).values()]
         first = task_id().partition % max(1, len(asked))
@@ -115,5 +117,5 @@ class PipelineTask(ConfiguredTask):
 
 
 def peak_rss_bytes() -> int:
-    """Return the most memory that this process has had."""
+    """Return the peak resident memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

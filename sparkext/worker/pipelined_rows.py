@@ -1,11 +1,11 @@
-"""Build sides that a pipeline of their own makes, on every node: joins, filters and groups over files.
+"""Derived build sides: each node derives them by a pipeline of joins, filters and groups over files.
 
     parts of the files ──▶ pipeline ─┐
-    parts of the files ──▶ pipeline ─┼─▶ projection ──▶ rows, kept and indexed like those of files
+    parts of the files ──▶ pipeline ─┼─▶ projection ──▶ rows, cached and indexed like rows of scanned files
                         …            ┘
 
-Each thread takes a part at a time through a pipeline of its own. They share build sides, and the sink: a table of
-groups is complete when all of them have ended.
+Each thread runs its own pipelines, one part of the files at a time. All pipelines share the build sides and the sink: a
+table of groups is complete when the last pipeline has ended.
 """
 
 from __future__ import annotations
@@ -52,29 +52,31 @@ from sparkext.worker.sources.scanned_splits import ScannedSplits
 _WHOLE_FILE = (1 << 63) - 1
 
 _MOST_KEPT = 0.3
-"""A join whose build side has more of the rows that it is made of is taken to drop too few of other build sides.
+"""Upper limit of a build side's rows, as a fraction of the rows it is derived from, if its semi-join is to pay off.
 
-It lies between what was measured in TPC-H at scale factor 3, as CPU time to make all build sides: where 0.08 are kept,
-as in query 7, it takes 0.6 times as long as without dropping any; where 0.49 are, as in query 21, 1.4 times.
+Measured in TPC-H at scale factor 3, as CPU time to derive all build sides relative to no semi-joins: 0.6 with a
+fraction of 0.08 (query 7), 1.4 with a fraction of 0.49 (query 21). The limit is between these.
 """
 
 
 @dataclass(frozen=True)
 class Given:
-    """A build side with the index that another join asks for, whichever is asked for here: none is made twice."""
+    """A build side with the index of the join it belongs to. `open` returns this index for any recipe, so that no
+    second index is built.
+    """
 
     source: KeptRows
     recipe: IndexRecipe
 
     @classmethod
     def of(cls, source: BuildSource | None, recipe: IndexRecipe) -> Given | None:
-        """Return what is given already as it is, and None for what is not kept."""
+        """Return `source` with this index; a `Given` as it is; None for a source that is not cached."""
         if isinstance(source, KeptRows):
             return cls(source, recipe)
         return source if isinstance(source, Given) else None
 
     def digest(self) -> str:
-        """Name the rows, and the index."""
+        """Return a fingerprint of the rows and the index."""
         return fingerprint_of(self)
 
     def open(self, recipe: IndexRecipe | None = None) -> BuildSide:
@@ -88,7 +90,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Dropping:
-    """A semi-join with rows that are there for another join, which drops what it drops."""
+    """A semi-join with the build side of another join. That join would drop the same rows later."""
 
     join: JoinSpec
     source: Given
@@ -96,10 +98,10 @@ class Dropping:
 
 @dataclass(frozen=True)
 class PipelinedRows(KeptRows):
-    """What a pipeline makes of the files of a scan, and a projection of that.
+    """The projected output of a pipeline over the files of a scan.
 
-    `parts` of the files are what a thread takes at a time. `emitted` are the columns of the pipeline, `schema` those of
-    the projection. Rows without a match in all of `dropping` need not be there.
+    Each thread reads one of `parts` at a time. `emitted` is the schema of the pipeline's output, `schema` is the
+    schema after the projection. Rows that lack a match in any of `dropping` may be left out.
 
     Raises
     ------
@@ -128,7 +130,7 @@ class PipelinedRows(KeptRows):
     dropping: tuple[Dropping, ...] = field(default=(), kw_only=True)
 
     def digest(self) -> str:
-        """Name the plan and all files below it, as these are now."""
+        """Return a fingerprint of the plan and of all files below it in their current versions."""
         spec = self._spec()
         files = [replace(split, length=_WHOLE_FILE) for split in self._splits() if split.start == 0]
         identities = self.scan.identities(split.path for split in files)
@@ -147,7 +149,7 @@ class PipelinedRows(KeptRows):
         builds += [build for _, build in droppings]
         dropped = {len(own.joins) + number: Dropped() for number in range(len(droppings))}
         sink = sink_of(spec, builds, self.emitted, self.settings)
-        # A sample of the rows would be taken of each part.
+        # Join orders are not measured: each part would measure its own sample.
         settings = replace(self.settings, debug_join_order="query")
         tasks: list[TaskMetrics] = []
         started = time.perf_counter()
@@ -171,9 +173,9 @@ class PipelinedRows(KeptRows):
         return table, [*made_by, _told(spec, tasks, table.num_rows, time.perf_counter() - started)]
 
     def opened_droppings(self) -> list[tuple[Dropping, BuildSide]]:
-        """Open what rows are dropped by, but for what keeps many of its own: these drop too few to be worth it.
+        """Open the build sides of `dropping`, except those whose semi-joins drop too few rows (see `_MOST_KEPT`).
 
-        Nor what does not fit: that is to be told of the join that needs it.
+        A build side that does not fit in memory is left out: the join that needs it reports the error.
         """
         found = []
         for drop in self.dropping:
@@ -184,15 +186,15 @@ class PipelinedRows(KeptRows):
         return found
 
     def rows_read(self) -> int:
-        """Return how many rows there are in the files that the pipeline reads."""
+        """Return the number of rows in the files that the pipeline reads."""
         return self.scan.rows_of(self._splits())
 
     def _splits(self) -> list[Split]:
-        """Return the splits of all parts, in the order of the files."""
+        """Return the splits of all parts, in file order."""
         return sorted((split for part in self.parts for split in part), key=lambda split: (split.path, split.start))
 
     def _ordered_parts(self) -> list[list[Split]]:
-        """Part the splits in their order, so that none of these parts is longer than the longest of `parts`."""
+        """Regroup the splits in file order, into parts no longer than the longest of `parts` or than a single split."""
         limit = max((sum(split.length for split in part) for part in self.parts), default=0)
         parts: list[list[Split]] = []
         size = limit
@@ -240,7 +242,7 @@ class PipelinedRows(KeptRows):
 
 
 def _unless_in_vain(operators: list[Operator], order: Sequence[int], dropped: Mapping[int, Dropped]) -> list[Operator]:
-    """Let those joins that are there to save work stop where they save none."""
+    """Replace the joins in `dropped` by `DroppingJoin`, which stops looking up rows if most of them match."""
     for place, number in enumerate(order):
         join = operators[place]
         if number in dropped and isinstance(join, Join):
@@ -249,7 +251,7 @@ def _unless_in_vain(operators: list[Operator], order: Sequence[int], dropped: Ma
 
 
 def _told(spec: PipelineSpec, tasks: Sequence[TaskMetrics], rows: int, seconds: float) -> str:
-    """Say what a pipeline has made in one line."""
+    """Return a one-line summary of a pipeline's steps, row counts and run time."""
     given = [summary["rows_in"] for summary in merged_operators(tasks)]
     names = [f"{join.how} {join.label}" for join in spec.joins] + ["filter"] * (spec.filter is not None)
     names.append("groups" if spec.aggregations else "rows")
@@ -258,19 +260,19 @@ def _told(spec: PipelineSpec, tasks: Sequence[TaskMetrics], rows: int, seconds: 
 
 
 SOURCE = -1
-"""Stands for the number of a join: the rows are those of the probe side."""
+"""Join number that stands for the probe side."""
 
 
 def opened(source: BuildSource, recipe: IndexRecipe, number: int) -> BuildSide:
-    """Open the build side of join number `number`, or the `SOURCE`; say so where what it is made by fails."""
+    """Open the build side of join `number`, or the `SOURCE`. A ConditionError gets the number of the build side."""
     try:
         return source.open(recipe)
     except ConditionError as error:
-        raise ConditionError(f"build side {number + 1}: {error}") from None  # one is told to the JVM
+        raise ConditionError(f"build side {number + 1}: {error}") from None  # only one exception is reported to the JVM
 
 
 class _Shared:
-    """A sink that several pipelines fill, and none of them empties."""
+    """A sink shared by several pipelines: `finish` emits nothing, so no pipeline empties it."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -284,7 +286,7 @@ class _Shared:
 
 
 class _NoRows:
-    """Where no rows come from any more."""
+    """A source without rows."""
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
         return iter(())

@@ -1,8 +1,8 @@
-"""Compiles a predicate with numba: with Python's arithmetic, and with captured values as arguments.
+"""Compiles a predicate with numba, using Python's arithmetic and passing captured values as arguments.
 
-Two passes change the function in numba's intermediate form before its types are inferred:
+Two passes change the function in numba's intermediate representation before types are inferred:
 
-    limit       the value of a free variable, a global    ──▶  left.captured.free_limit     see `predicate_identity`
+    limit       the value of a free variable or global    ──▶  left.captured.free_limit     see `predicate_identity`
     a + b       an operator or function of numbers        ──▶  checked add(a, b)            see `kernels.python_numbers`
 """
 
@@ -27,7 +27,7 @@ _OPTIONS = {"nogil": True, "error_model": "python", "no_cpython_wrapper": True, 
 
 
 def compiled(function: FunctionType, with_arguments: bool) -> Callable[..., Any]:
-    """Return a function that compiled code can call; it is compiled when the types of its rows are known.
+    """Return a function that compiled code can call. It is compiled when the types of its rows are known.
 
     `with_arguments`: the last field of its first row is a named tuple of the `captured_arguments`, see `field_of`.
     """
@@ -35,7 +35,7 @@ def compiled(function: FunctionType, with_arguments: bool) -> Callable[..., Any]
 
 
 def return_type(function: FunctionType, with_arguments: bool, types: tuple[Any, ...]) -> Any:
-    """Infer numba's type of the result for parameters of these types, without making machine code.
+    """Infer numba's result type for parameters of these types, without generating machine code.
 
     Raises `NumbaError`.
     """
@@ -49,13 +49,13 @@ def return_type(function: FunctionType, with_arguments: bool, types: tuple[Any, 
 
 
 def field_of(role: str, name: str) -> str:
-    """Return the name of a captured argument's field."""
+    """Return the field name of a captured argument."""
     return f"{'free' if role == FREE else 'global'}_{name}"
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _ArgumentPass(FunctionPass):  # type: ignore[misc]
-    """Reads captured arguments from the first row."""
+    """Replaces captured variables by fields of the first row."""
 
     _name = "sparkext_captured_arguments"
 

@@ -1,8 +1,8 @@
-"""Which predicates share their machine code.
+"""Decides which predicates share machine code.
 
-numba takes each captured value for a constant, and it never frees machine code: a predicate that captures another
-number in each micro-batch would fill the memory of its process. Numbers and arrays that the predicate itself captures
-(free variables, globals, defaults) are therefore arguments of the compiled code:
+numba compiles captured values into constants, and never frees machine code: a predicate that captures a different
+number in each micro-batch would exhaust the memory of its process. Therefore, numbers and arrays that the predicate
+itself captures (free variables, globals, defaults) are passed to the compiled code as arguments:
 
     def within(limit):
         return lambda left, right: abs(left.x - right.x) < limit * SCALE
@@ -10,9 +10,9 @@ number in each micro-batch would fill the memory of its process. Numbers and arr
     fingerprint: bytecode, constants, names, the types of `limit` and `SCALE`    compiled once
     arguments:   the values of `limit` and `SCALE`                               read for each run
 
-All other captured values are part of the fingerprint: booleans, texts, tuples, functions with the values that they
-capture in turn, attributes of modules. Equal fingerprints mean equal types and equal bits: 1, 1.0 and True differ, and
-so do 0.0 and -0.0.
+All other captured values are part of the fingerprint: booleans, texts, tuples, attributes of modules, and functions
+with the values that they capture in turn. Equal fingerprints mean equal types and equal bits: 1, 1.0 and True have
+different fingerprints, and so have 0.0 and -0.0.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from sparkext.spark.internals import pickled
 FREE, GLOBAL, DEFAULT = "free variable", "global", "default"
 
 _OPAQUE = ("numpy", "numba", "math", "builtins")
-"""Packages whose functions numba compiles in its own way, whatever their code."""
+"""Packages whose functions numba replaces by its own implementations."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A captured value that the compiled code is given. `role`: how the predicate captures it."""
+    """A captured value that is passed to the compiled code. `role`: how the predicate captures it."""
 
     role: str
     name: str
@@ -51,7 +51,7 @@ class Argument:
 
 
 def captured_arguments(function: FunctionType) -> tuple[Argument, ...]:
-    """Return the numbers and arrays that a function itself captures, in an order that its code determines."""
+    """Return the numbers and arrays that a function itself captures, in an order determined by its code."""
     return tuple(
         Argument(role, name, frozen(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value)
         for role, name, value in _captured(function)
@@ -60,9 +60,9 @@ def captured_arguments(function: FunctionType) -> tuple[Argument, ...]:
 
 
 def fingerprint(function: FunctionType, arguments: Iterable[Argument], more: object) -> str:
-    """Return a digest of a function's code and of the values that it captures, but for those of `arguments`.
+    """Return a digest of a function's code and of its captured values, except `arguments`.
 
-    `more` is anything else that determines the machine code: text, numbers, tuples of these.
+    `more`: further values that determine the machine code: texts, numbers, tuples of these.
     """
     digest = _Digest()
     digest.add(more)
@@ -79,7 +79,7 @@ def _is_argument(value: object) -> bool:
 
 
 def _captured(function: FunctionType) -> Iterator[tuple[str, str, Any]]:
-    """Yield role, name and value of what a function captures, without functions inside of it."""
+    """Yield role, name and value of the variables that a function captures, without its inner functions."""
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -109,7 +109,7 @@ def _inner_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 class _Digest:
-    """Collects values by type and content. A value that it knows nothing of counts by its pickled form."""
+    """A digest of values by type and content. A value of an unsupported type is added in pickled form."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -159,8 +159,8 @@ class _Digest:
             self._part("pickled", pickled(value))
 
     def add_function(self, function: FunctionType, arguments: Iterable[tuple[str, str]] = ()) -> None:
-        """Add the code and the captured values; of those in `arguments` (role and name) only the types."""
-        if id(function) in self._functions:  # it calls itself
+        """Add the code and the captured values; for those in `arguments` (role and name), add only the types."""
+        if id(function) in self._functions:  # a recursive function
             self._part("function", str(self._functions[id(function)]).encode())
             return
         self._functions[id(function)] = len(self._functions)
@@ -185,7 +185,7 @@ class _Digest:
                 self._add_attributes(value, attributes, {value.__name__})
 
     def _add_attributes(self, module: ModuleType, names: Iterable[str], seen: set[str]) -> None:
-        """Add the attributes of a module that have one of these names, and those of modules among them."""
+        """Add a module's attributes with these names, and recursively of modules among them."""
         for name in dict.fromkeys(names):
             value = vars(module).get(name)
             if isinstance(value, ModuleType):
@@ -226,7 +226,7 @@ def _is_opaque(function: FunctionType) -> bool:
 
 
 def _is_found(value: Any) -> bool:
-    """Return whether the module and the name of a value lead to it."""
+    """Return whether a value can be looked up by its module and qualified name."""
     module = "numpy" if isinstance(value, np.ufunc) else getattr(value, "__module__", None) or builtins.__name__
     found: Any = sys.modules.get(module)
     for name in getattr(value, "__qualname__", value.__name__).split("."):

@@ -1,4 +1,4 @@
-"""The keys that rows of a pipeline are looked up by."""
+"""The keys of probe rows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sparkext.rows.types import arrow_key_type
 
 
 class ProbeKeys:
-    """The probe side of a join's equalities, bound to the build side that they are looked up in."""
+    """The probe columns of a join's equalities, with the types and key ranges of its build side."""
 
     def __init__(self, pairs: Sequence[KeyPair], build: BuildSide) -> None:
-        """Remember as what the keys are compared."""
+        """Store the key types in which both sides are compared."""
         self._columns = [(pair.probe, arrow_key_type(parse_key_type(pair.type))) for pair in pairs]
         self._null_safe = [pair.null_safe for pair in pairs]
         self._ranges = build.info.key_ranges
 
     def of(self, rows: RowSet) -> NormalisedKeys:
-        """Fetch and normalise the keys of these rows."""
+        """Gather and normalise the keys of these rows."""
         if not self._columns:
             return NormalisedKeys(rows.length, None, None, None)
         columns = [cast_key(rows.gather(place), key_type) for place, key_type in self._columns]

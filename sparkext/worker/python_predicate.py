@@ -1,7 +1,7 @@
-"""A predicate in Python as the two functions that a nested loop compiles (see `kernels.nested_loop`).
+"""Converts a Python predicate into the two functions that a nested loop compiles (see `kernels.nested_loop`).
 
-The predicate gets two records, named tuples of int, float and bool, with the columns that it reads. Compiled code
-computes as Python does, or fails on a pair of rows: that pair is evaluated in Python.
+The predicate receives two records, named tuples of int, float and bool with the columns that it reads. The compiled
+code computes the same results as Python, or fails on a pair of rows, which is then evaluated in Python.
 """
 
 from __future__ import annotations
@@ -33,34 +33,36 @@ Fields = Sequence[tuple[str, str]]
 """Name and number type of each field of a record."""
 
 _NOTHING = ("nothing", "int8")
-"""A record has a field, even if the predicate reads none."""
-_HIGHLIGHTS = re.compile(r"\x1b\[[\d;]*m")  # for terminals, if colorama is installed
+"""Placeholder field of a record if the predicate reads no field."""
+_HIGHLIGHTS = re.compile(r"\x1b\[[\d;]*m")  # escape sequences that numba emits if colorama is installed
 _NOISE = ("Failed in ", "During: Pass ")
 _KEPT_VERDICTS = 10_000
-"""Each takes some 200 bytes."""
+"""Each entry needs about 200 bytes."""
 
 
 def is_function(value: Any) -> bool:
-    """Return whether this is a function that numba compiles, or has compiled."""
+    """Return whether a value is a Python function or a function compiled by numba."""
     return isinstance(value, FunctionType | Dispatcher)
 
 
 def fields_read(predicate: Callable[..., Any], position: int) -> set[str]:
-    """Return the fields that a function reads of its argument number `position`, itself or through what it calls.
+    """Return the fields that a function and its callees read of the argument at `position`.
 
-    Raises `ValueError` where it does anything else with the record: of its fields only those are there that are named.
+    Raises `ValueError` if a record is used in any other way, because it only contains the fields that are read by name.
     """
     return _Reads().of(predicate, position)
 
 
 class _Reads:
-    """Follows a record through the code of functions, in numba's intermediate form, which all Pythons share."""
+    """Tracks a record through the code of functions, in numba's intermediate representation, which is the same for all
+    Python versions.
+    """
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, int]] = set()
 
     def of(self, function: Any, position: int) -> set[str]:
-        function = getattr(function, "py_func", function)  # of what numba has compiled
+        function = getattr(function, "py_func", function)  # the Python function of a compiled one
         if (id(function), position) in self._seen:
             return set()
         self._seen.add((id(function), position))
@@ -84,7 +86,7 @@ class _Reads:
                 return names
 
     def _taken(self, code: Any, value: Any, record: set[str]) -> set[str]:
-        """Return what one step takes of a record."""
+        """Return the fields that a single step reads of a record."""
         op = getattr(value, "op", None)
         if op == "getattr":
             return {value.attr}
@@ -106,7 +108,7 @@ def _read_variables(statement: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class BoundPredicate:
-    """A predicate with the values that its machine code is given. Equal fingerprints share machine code."""
+    """A predicate with the captured values for its machine code. Equal fingerprints share machine code."""
 
     predicate: Callable[[Any, Any], Any]
     arguments: tuple[Argument, ...]
@@ -119,24 +121,24 @@ class BoundPredicate:
 
 
 class PredicateError(ValueError):
-    """A predicate does not compile; the reason, with the line."""
+    """A predicate does not compile. The message gives the reason and the line."""
 
 
 compilable: LastUsed[str, bool] = LastUsed(_KEPT_VERDICTS)
-"""By fingerprint, whether the types of a predicate fit together. `made` counts how often they were inferred."""
+"""Whether a predicate type-checks, by fingerprint. `made` counts the type inferences."""
 _lock = threading.Lock()
 
 
 def bind_predicate(predicate: Callable[..., Any], left: Fields, right: Fields) -> BoundPredicate:
-    """Check that numba compiles a predicate for records of these fields; no machine code is made.
+    """Check that numba can compile a predicate for records of these fields, without generating machine code.
 
-    Captured values become arguments, unless the predicate compiles only with constants: if one selects an element of a
-    tuple, for example.
+    Captured values become arguments, unless the predicate only compiles with constants, for example because it uses
+    one as an index into a tuple.
 
     Raises
     ------
     PredicateError
-        It does not compile.
+        The predicate does not compile.
     """
     function = python_function(predicate)
 
@@ -163,7 +165,7 @@ def bind_predicate(predicate: Callable[..., Any], left: Fields, right: Fields) -
 
 
 def python_function(predicate: Callable[..., Any]) -> FunctionType:
-    """Return the function that was written in Python, also of one that numba has compiled."""
+    """Return the Python function of a predicate, which may have been compiled by numba."""
     function: FunctionType = getattr(predicate, "py_func", cast(FunctionType, predicate))
     return function
 
@@ -193,7 +195,7 @@ def _infer_types(function: FunctionType, arguments: Sequence[Argument], left: Fi
     except NumbaError as error:
         text = _HIGHLIGHTS.sub("", str(error))
         reasons = dict.fromkeys(re.findall(r"TypingError: (.*)", text))
-        # What numba has tried instead fills pages.
+        # numba's list of attempted implementations fills pages.
         text = re.sub(r"(?ms)^There are \d+ candidate implementations:.*?(?=^During: )", "", text)
         lines = [line for line in text.splitlines() if not line.startswith(_NOISE)]
         raise PredicateError("\n".join([*reasons, "\n".join(lines).strip()])) from error
@@ -204,7 +206,7 @@ def _infer_types(function: FunctionType, arguments: Sequence[Argument], left: Fi
 def functions_of_predicate(
     bound: BoundPredicate, left: Fields, right: Fields, exchanged: bool = False
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return `load` and `holds`: array k of a side is field k of its record. `exchanged` as in `PythonPredicate`."""
+    """Return `load` and `holds`. Array k of a side is field k of its record. `exchanged` as in `PythonPredicate`."""
     if exchanged:
         of_left, of_right = _elements(left, "b", "[j]"), _elements(right, "p")
     else:
@@ -239,7 +241,7 @@ def holds(p, c, b, j):
 def evaluate(
     predicate: Callable[..., Any], left: Fields, right: Fields, values: Sequence[Sequence[np.generic]]
 ) -> bool:
-    """Return a predicate's result for a pair as Python computes it. `values`: of the left and of the right row."""
+    """Evaluate a predicate in Python for a pair of rows. `values`: of the left row, and of the right row."""
     records = [
         _record(name, _names(fields))(
             *(number(v, kind) for v, (_, kind) in zip(row, fields or [_NOTHING], strict=True))
@@ -250,7 +252,7 @@ def evaluate(
 
 
 def number(value: np.generic, kind: str) -> int | float | bool:
-    """Return the value of an array as the predicate gets it."""
+    """Return an array element as the Python value passed to the predicate."""
     return bool(value) if kind == "bool" else value.item()
 
 
@@ -259,7 +261,7 @@ _WIDEST = {"int": "np.int64({})", "float": "np.float64({})", "bool": "({} != 0)"
 
 
 def _elements(fields: Fields, arrays: str, at: str = "") -> list[str]:
-    """Return the values of a record as code: as int64, float64 or bool."""
+    """Return the field values of a record as source code, converted to int64, float64 or bool."""
     return [
         _WIDEST[re.sub(r"\d", "", kind)].format(f"{arrays}[{place}]{at}")
         for place, (_, kind) in enumerate(fields or [_NOTHING])
@@ -271,7 +273,7 @@ def _names(fields: Fields) -> tuple[str, ...]:
 
 
 def _left_record(left: Fields, arguments: Sequence[Argument]) -> Any:
-    """Return the record of left rows, which has captured arguments in its last field."""
+    """Return the record class of left rows; captured arguments, if any, are its last field."""
     names = _names(left)
     if _captured_record(arguments) is None:
         return _record("left", names)
@@ -288,5 +290,5 @@ def _captured_record(arguments: Sequence[Argument]) -> Any:
 
 @lru_cache(maxsize=1024)
 def _record(name: str, fields: tuple[str, ...]) -> Any:
-    """Return one class for equal fields: numba compiles functions anew for another class."""
+    """Return a named tuple class, cached by name and fields: numba compiles functions again for each new class."""
     return namedtuple(name, fields)

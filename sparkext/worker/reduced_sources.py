@@ -1,11 +1,11 @@
-"""Build sides that are made without the rows that other joins of their pipeline drop (see `plans.early_drops`).
+"""Build sides with semi-join reductions: rows that other joins would drop are left out (see `plans.early_drops`).
 
     part, filtered by name ──index──┐
                                     ▼ semi-join on ps_partkey
-    partsupp ── scan ─────────────▶ ○ ─▶ rows, kept and indexed
+    partsupp ── scan ─────────────▶ ○ ─▶ rows, cached and indexed
 
-Smaller build sides reduce larger ones, and what they reduce is reduced further inside: a semi-join of what a pipeline
-emits is a join of that pipeline, and drops rows of the build sides there, and so on down to the scans.
+Smaller build sides reduce larger ones. A reduction is pushed down into derived build sides: a semi-join with the output
+of a pipeline becomes a join of that pipeline, reduces that pipeline's build sides, and so on down to the scans.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ _LEAST_PART_BYTES = 4 << 20
 
 
 def reduced(spec: PipelineSpec, sources: Sequence[BuildSource | None], settings: Settings) -> list[BuildSource | None]:
-    """Return the build sides of a pipeline, reduced by each other where that is like to pay.
+    """Return the build sides of a pipeline, with semi-join reductions that are likely to pay off.
 
-    All tasks of a query reduce them alike, as they name the same rows. None stands for what is not known here.
+    All tasks of a query choose the same reductions, and their rows have the same fingerprints. None marks an unknown
+    source.
     """
     if settings.debug_join_order == "query":
         return list(sources)
     made = [None if source is None else reduced_within(source, settings) for source in sources]
     drops = {number: found for number in range(len(sources)) if (found := early_drops(spec, number))}
     if not drops:
-        return made  # without asking for any size, which takes a request for each file in a bucket
+        return made  # before any file size is requested: in a bucket that costs one request per file
     recipes = index_recipes(spec, settings.debug_hash_mask)
     concerned = {*drops, *(drop.by for found in drops.values() for drop in found)}
     sizes = {number: size for number in concerned if (size := _read_bytes(sources[number])) is not None}
     ascending = sorted(sizes, key=lambda number: (sizes[number], number))
     for place, number in enumerate(ascending):
-        # Only by what is smaller: two that reduce each other would wait for each other.
+        # Reduce only by smaller build sides: two that reduce each other would wait for each other.
         smaller = {other for other in ascending[:place] if _drops_rows(sources[other])}
         droppings = [
             (drop, Given.of(made[drop.by], recipes[drop.by])) for drop in drops.get(number, ()) if drop.by in smaller
@@ -65,17 +66,17 @@ def reduced(spec: PipelineSpec, sources: Sequence[BuildSource | None], settings:
 
 @dataclass(frozen=True)
 class ReducedRows(PipelinedRows):
-    """A build side without the rows that other joins drop, unless all of `whole` is kept with its index already."""
+    """A reduced build side. If the index of all rows (`whole`) is cached, `ReducedRows` uses it instead."""
 
     whole: KeptRows
 
     def entry(self, recipe: IndexRecipe) -> Path:
-        """Return where the cache keeps this index, or that of all rows."""
+        """Return the path of this index in the cache, or the path of the index of all rows if that is cached."""
         kept = self.whole.entry(recipe)
         return kept if kept.exists() else super().entry(recipe)
 
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
-        """Run the pipeline. Where it would drop too few rows, all are read: a scan copies none of them."""
+        """Run the pipeline. If its semi-joins would drop too few rows, read all rows with a scan, which copies none."""
         return super().collect(rows) if self.opened_droppings() else self.whole.collect(rows)
 
     def _cached(self, recipe: IndexRecipe) -> BuildSide:
@@ -87,7 +88,7 @@ class ReducedRows(PipelinedRows):
 def _without(
     source: BuildSource, droppings: Sequence[tuple[tuple[int, ...], JoinSpec, Given]], settings: Settings
 ) -> BuildSource:
-    """Return a build side without the rows that have no match for these columns of theirs."""
+    """Return a build side reduced by semi-joins: `droppings` has the compared columns, the join and its build side."""
     whole = reduced_within(source, settings)
     pipeline = _pipelined(source, settings) if isinstance(source, ScannedFiles) and droppings else source
     if not isinstance(whole, KeptRows) or not isinstance(pipeline, PipelinedRows):
@@ -105,7 +106,7 @@ def _without(
 
 
 def reduced_within(source: BuildSource, settings: Settings) -> BuildSource:
-    """Return a build side whose pipeline has build sides that are reduced in turn."""
+    """Return a derived build side whose own build sides are reduced; any other source unchanged."""
     if not isinstance(source, PipelinedRows):
         return source
     spec, _ = with_drops(PipelineSpec.from_json(source.spec_json), tuple(drop.join for drop in source.dropping))
@@ -122,7 +123,7 @@ def _semi(join: JoinSpec, places: Sequence[ColumnRef]) -> JoinSpec:
 
 
 def _pipelined(scanned: ScannedFiles, settings: Settings) -> PipelinedRows:
-    """Return a scan as a pipeline without joins."""
+    """Return a scan as a `PipelinedRows` without joins."""
     scan = scanned.scan
     count = scan.spec.outputs
     schema = pa.schema([scan.schema.field(number) for number in range(count)])
@@ -136,7 +137,7 @@ def _pipelined(scanned: ScannedFiles, settings: Settings) -> PipelinedRows:
 
 
 def _cut(split: Split, length: int, limit: int) -> list[Split]:
-    """Cut a split; the last part is as long as it was."""
+    """Split a split into parts of `limit` bytes; the last part keeps the remaining length of the original split."""
     cuts = [*range(0, max(length, 1), limit)]
     return [
         replace(split, start=split.start + cut, length=split.length - cut if cut == cuts[-1] else limit) for cut in cuts
@@ -149,7 +150,7 @@ def _length(source: KeptRows, split: Split) -> int:
 
 
 def _read_bytes(source: BuildSource | None) -> int | None:
-    """Return the bytes of the files that a build side is made of; None of one that workers do not make."""
+    """Return the bytes of the files that a build side is read or derived from; None if workers do not read it."""
     if isinstance(source, Given):
         return _read_bytes(source.source)
     if isinstance(source, ScannedFiles):
@@ -161,9 +162,9 @@ def _read_bytes(source: BuildSource | None) -> int | None:
 
 
 def _drops_rows(source: BuildSource | None) -> bool:
-    """Return whether some rows of the files are likely not to be there; and nothing of it may fail.
+    """Return whether a build side probably lacks some rows of its files, and cannot fail.
 
-    What fails would be told as an error of another build side.
+    An error while reducing would be attributed to the wrong build side.
     """
     return _is_selective(source) and not _may_fail(source)
 
@@ -202,7 +203,7 @@ def _may_fail(source: BuildSource | None) -> bool:
 
 
 def _tests_values(test: Expression | None) -> bool:
-    """Return whether a filter asks for more than values that are no nulls."""
+    """Return whether a filter contains a test other than IS NOT NULL."""
     if test is None:
         return False
     if test.op == "and":

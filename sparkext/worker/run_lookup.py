@@ -1,4 +1,4 @@
-"""Looks new rows up in what came before: runs of batches as build sides, each indexed once a node."""
+"""Looks new rows up in stored rows: each sorted run of batches is a build side, indexed once per node."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _NO_LIMIT = 1 << 62
 
 
 class RunLookup:
-    """Finds rows of a state for one task."""
+    """Looks rows up in a state, for one task."""
 
     def __init__(self, state: StreamState, settings: Settings, tasks: Tasks) -> None:
-        """Bind it to the memory that the task may use."""
+        """Bind the state to the memory that the task may use."""
         self.state = state
         self._settings = settings
         self._threads = owned_cores()
@@ -37,9 +37,9 @@ class RunLookup:
         self._before: dict[tuple[int, range], list[RunRows]] = {}
 
     def before(self, side: int, stored: StoredSide, lines: range) -> list[RunRows]:
-        """Return the rows of these lines that came before this batch, by runs.
+        """Return the rows of these buckets (`lines`) from all batches before this one, as runs.
 
-        Indexes of what has been merged since are let go: a stream makes one after the other.
+        Evict the indexes of compacted runs.
         """
         if (side, lines) not in self._before:
             parts = [part for run in merged_before(self.state.batch) for part in run.parts]
@@ -49,11 +49,11 @@ class RunLookup:
         return self._before[side, lines]
 
     def now(self, side: int, stored: StoredSide, lines: range, rows: pa.Table, info: SegmentInfo) -> RunRows:
-        """Return the rows that this batch has brought: the next finds their index."""
+        """Return the rows of this batch as a run. The next batch reuses its index."""
         return self._rows(side, Run(self.state.batch, self.state.batch), stored, lines, rows, info)
 
     def found(self, spec: PipelineSpec, schema: pa.Schema, probe: pa.Table, rows: RunRows) -> Iterator[pa.RecordBatch]:
-        """Yield what a join of one build side makes of probe rows."""
+        """Yield the results of joining probe rows with one build side."""
         recipe = index_recipe(spec, 0, self._settings.debug_hash_mask)
         self._used.append((rows, recipe))
         source = RowBatches(probe.to_batches(), spec, self._settings.morsel_max_rows)
@@ -61,7 +61,7 @@ class RunLookup:
         yield from pipeline.run(source)
 
     def make_room(self) -> None:
-        """Keep what this node keeps within its limit."""
+        """Evict cached indexes beyond the limit of this node."""
         if self._used:
             make_room(*zip(*self._used, strict=True))
 

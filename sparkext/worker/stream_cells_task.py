@@ -1,9 +1,9 @@
-"""The function that sends the rows of a stream to the slots of a join, as cells.
+"""The worker function that sends the rows of a stream to the partitions of a join, as blocks (`cell` in the code).
 
-    rows ──▶ fingerprint ──▶ line ──▶ fragment ──▶ every slot with a unit that has it
+    rows ──▶ fingerprint ──▶ bucket (`line`) ──▶ fragment ──▶ every partition (`slot`) with a unit of this fragment
 
-Without a key a line is drawn at random, but so that a task that runs again draws the same, in whichever order its rows
-come: from the fingerprint of a row, and from how many like it came before.
+Without a key, buckets are pseudo-random. The bucket depends on the row's fingerprint and on the number of equal
+fingerprints before it, so a task that runs again assigns the same buckets, whichever order its rows are in.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from sparkext.worker.stream_join import StreamJoin, StreamTask
 from sparkext.worker.worker_task import task_id
 
 COLUMNS = ("slot", "side", "fragment", "checksum", "cell")
-"""Of rows with cells: a number that Spark brings to the slot's partition, what the cell is of, the sum of the
-fingerprints of its rows, and the cell. Every task also sends each slot a row without a fragment, which has the number
-of the slot as its checksum: a task cannot tell by its own number which slot it is where Spark coalesces partitions."""
+"""The columns of blocks: a key that Spark's shuffle maps to the partition, the side, the fragment, the sum of the rows'
+fingerprints, and the block. Every task also sends each partition a row without a fragment, with the partition's index
+as its checksum: if Spark coalesces partitions, a task cannot derive the index from its own partition number."""
 
 NO_FRAGMENT = -1
 
@@ -48,13 +48,13 @@ _SALT = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True)
 class StreamCellsTask(StreamTask):
-    """Emits the rows of a side in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i."""
+    """Emits the rows of a side in blocks. `slot_keys[i]`: a key that Spark's shuffle maps to partition i."""
 
     side: int
     slot_keys: tuple[int, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Send one partition."""
+        """Send the rows of one Spark partition."""
         batch = MicroBatch.of_this_task()
         cut = self.join.state(batch).cut
         lines = _Lines(self.join, self.side, batch)
@@ -86,12 +86,12 @@ class StreamCellsTask(StreamTask):
 
 @dataclass(frozen=True)
 class SlotNumbersTask(StreamTask):
-    """Sends each slot its number, and nothing else. `slot_keys` are as in `StreamCellsTask`."""
+    """Sends each partition its index only. `slot_keys` are as in `StreamCellsTask`."""
 
     slot_keys: tuple[int, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Send one partition."""
+        """Consume the input and send the indexes."""
         for _ in batches:
             pass
         yield from _slot_numbers(self.slot_keys)
@@ -107,7 +107,7 @@ def _row(key: int, side: int, fragment: int, checksum: int, cell: pa.Buffer) -> 
 
 
 class _Lines:
-    """Tells the line of each row of a task, and which rows match nothing that is still there."""
+    """Maps the rows of a task to buckets, and finds late rows."""
 
     def __init__(self, join: StreamJoin, side: int, batch: MicroBatch) -> None:
         self._keys = None if join.keys is None else join.keys[side]
@@ -117,7 +117,7 @@ class _Lines:
         self._salt = np.int64((batch.number * _SALT + task_id().partition) % (1 << 62))
 
     def of(self, rows: pa.RecordBatch) -> Int32Array:
-        """Return the lines of rows; those without a line are not sent."""
+        """Return the buckets of rows. Rows with `NO_LINE` are not sent."""
         if self._keys is None:
             lines = self._drawn(rows)
         else:
@@ -134,5 +134,5 @@ class _Lines:
         return leading_lines(drawn, LINES)
 
     def _is_late(self, times: pa.Array) -> Any:
-        """Return which rows come late, as Spark has it: not after the watermark, or at no time at all."""
+        """Return which rows are late by Spark's definition: up to the watermark, or with a null time."""
         return microseconds(times, missing=-(1 << 63)) <= self._watermark

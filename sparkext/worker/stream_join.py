@@ -1,4 +1,4 @@
-"""A join of two streams, as all of its tasks know it."""
+"""The description of a join of two streams, which all of its tasks receive."""
 
 from __future__ import annotations
 
@@ -16,29 +16,34 @@ from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 FOLDER = "sparkext"
-"""Of a checkpoint, where the state lies."""
+"""The folder within a checkpoint that contains the state."""
 
 _SIDES = ("left", "right", "matched")
 
 PROGRESS = "__sparkext"
-"""The last column of what tasks emit: null, but in the one row in which a task tells what its batch was."""
+"""The last column of emitted batches: null, except in the one row in which a task reports its progress."""
 
 PROGRESS_FIELDS = tuple(told.name for told in fields(JoinedBatch))
-"""The fields of that column."""
+"""The fields of the progress column."""
 
 
 @dataclass(frozen=True)
 class StreamJoin:
-    """What joins two streams.
+    """A join of two streams.
 
-    `name` is that of its state (`is_named`: the user's), `made_by` tells what it is, and `token` this very join from
-    others that are the same.
-    `sides` are the rows of both, `keys` how their lines follow from the columns that have to be equal, if there are
-    any. `specs` say how rows of the left side look those of the right one up, and the other way round; they number the
-    columns of a side as `sides` do. `slots` are the tasks of a batch that join.
-    `outputs` says of each column of the result which one of which side it is.
-    `how`: `inner`, `left` or `semi`. Behind what `specs` emit of the latter two are the hidden columns of the left row.
-    An as-of join has one of `specs`: what rows of the left side find, their places last; and the right side an order.
+    - `name`: the name of its state; `is_named`: whether the user has chosen it.
+    - `made_by`: a text that describes the join. `token`: distinguishes this join from others with the same description.
+    - `sides`: the stored columns of both sides.
+    - `keys`: how the columns compared for equality determine buckets, None without such columns.
+    - `specs`: the pipelines that look up left rows in the right side, and right rows in the left side. Column numbers
+      are those of `sides`.
+    - `slots`: the number of join tasks per batch.
+    - `outputs`: the side and column of each result column.
+    - `how`: `inner`, `left` or `semi`. For the latter two, the hidden columns of the left row follow the output of
+      `specs`.
+
+    An as-of join has a single spec, which looks up left rows; the position of the left row is its last output column.
+    The right side of an as-of join has an order.
     """
 
     name: str
@@ -57,32 +62,32 @@ class StreamJoin:
 
     @property
     def metrics(self) -> str:
-        """What its observed metrics are called. Spark refuses two of a name, but says less than who claims a state."""
+        """The name of its observed metrics. Spark rejects duplicates; `StreamState.claim` gives a clearer error."""
         return metrics_name(self.name, self.is_named, self.token)
 
     @property
     def is_as_of(self) -> bool:
-        """Whether only the nearest row of the right side matches."""
+        """Whether a left row matches only the nearest right row."""
         return self.sides[RIGHT].order is not None
 
     @property
     def decides(self) -> bool:
-        """Whether it has to be known which rows of the left side have matched."""
+        """Whether the matched rows of the left side have to be recorded."""
         return self.how != "inner" and not self.is_as_of
 
     @property
     def waits(self) -> bool:
-        """Whether rows come out when their time is over."""
+        """Whether left rows are emitted when they expire."""
         return self.how == "left" or self.is_as_of
 
     @property
     def keeps_right_whole(self) -> bool:
-        """Whether one unit has to have all that a row of the left side may match."""
+        """Whether all right rows that a left row may match have to be in one unit."""
         return self.how != "inner" or self.is_as_of
 
     @property
     def matched(self) -> MatchedRows:
-        """How it is stored which rows have matched."""
+        """The stored form of the matched rows."""
         return MatchedRows.of(self.sides[LEFT])
 
     def state(self, batch: MicroBatch) -> StreamState:
@@ -91,7 +96,7 @@ class StreamJoin:
         Raises
         ------
         StateError
-            It is lost, damaged or another join's.
+            The state is missing, damaged or belongs to another join.
         """
         first = first_cut(self.slots, keyed=self.keys is not None, whole_right=self.keeps_right_whole)
         folder = batch.checkpoint / FOLDER / self.name
@@ -100,11 +105,11 @@ class StreamJoin:
 
 @dataclass(frozen=True)
 class StreamTask(WorkerTask):
-    """A task of a join of streams, with the settings of the join."""
+    """A task of a join of two streams, with the settings of the join."""
 
     join: StreamJoin
 
     @property
     def share(self) -> MemoryShare:
-        """The join's share."""
+        """The memory share of the join."""
         return MemoryShare(self.join.settings, self.join.tasks_sharing)

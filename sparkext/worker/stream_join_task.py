@@ -1,10 +1,10 @@
-"""The function that joins what a batch brings of two streams, in one slot, with all that came before.
+"""The worker function that joins a batch of two streams with all stored rows, in one partition (`slot` in the code).
 
-A unit joins the new rows of its left fragment with those of its right one that were there, the other way round, and
-the new rows of both with each other, so every pair is met once: in the batch that brings the second of its rows.
+Each unit joins the new rows of its left fragment with the stored rows of its right fragment, the reverse, and the new
+rows of both with each other. Each pair is found once, in the batch that contains the later of its two rows.
 
-    new left  × runs of the right side
-    new right × runs of the left side          each run a build side, indexed once a node
+    new left  × sorted runs of the right side
+    new right × sorted runs of the left side          each run is a build side, indexed once per node
     new left  × new right
 """
 
@@ -37,10 +37,10 @@ _FOR_EVER = -(1 << 63)
 
 @dataclass(frozen=True)
 class StreamJoinTask(StreamTask):
-    """Joins the cells of one slot."""
+    """Joins the received blocks of one partition."""
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Join one partition, and store what it has brought."""
+        """Emit the results of one partition, and store its new rows."""
         batch = MicroBatch.of_this_task()
         state = self.join.state(batch)
         state.claim(self.join.token)
@@ -62,7 +62,7 @@ class StreamJoinTask(StreamTask):
 
 
 class _Slot:
-    """The units of a slot, one after the other."""
+    """The units of a partition, processed one after the other."""
 
     def __init__(
         self, join: StreamJoin, lookup: RunLookup, arrived: ArrivedRows, number: int, batch: MicroBatch
@@ -78,7 +78,7 @@ class _Slot:
         self._matched: dict[int, tuple[pa.Table, SegmentInfo]] = {}
 
     def joined(self) -> Iterator[pa.RecordBatch]:
-        """Yield what the batch makes come out."""
+        """Yield the results of the batch."""
         for unit, fragments in enumerate(self._state.cut.units):
             if unit % self._join.slots == self._number:
                 if self._join.is_as_of:
@@ -89,7 +89,7 @@ class _Slot:
                     yield from self._pairs(fragments)
 
     def _pairs(self, fragments: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-        """Yield the pairs that a unit finds."""
+        """Yield the matching pairs of a unit."""
         cut, sides = self._state.cut, self._join.sides
         for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
             new = self._arrived.rows(side, fragments[side])
@@ -105,19 +105,19 @@ class _Slot:
                     yield from self._lookup.found(self._specs[side], self._found, new, build)
 
     def _nearest(self, fragments: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a unit's left side whose time has ended, each with the nearest of the right side."""
+        """Yield a unit's expired left rows, each with the nearest right row."""
         left, right = (self._all(side, fragment) for side, fragment in enumerate(fragments))
         nearest = NearestRows(self._join, self._lookup, left, right)
         yield from nearest.ended(self._oldest, self._batch.next_watermark())
 
     def _all(self, side: int, fragment: int) -> list[RunRows]:
-        """Return all rows of a fragment, those that this batch has brought among them."""
+        """Return all rows of a fragment as runs, including the rows of this batch."""
         stored, lines = self._join.sides[side], self._state.cut.lines(side, fragment)
         rows, info = self._arrived.rows(side, fragment), self._arrived.info(side, fragment)
         return [*self._lookup.before(side, stored, lines), self._lookup.now(side, stored, lines, rows, info)]
 
     def _decided(self, fragments: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-        """Yield the pairs that a unit finds, and the rows of its left side of which it is known by now."""
+        """Yield the pairs of a unit, its left rows that matched for the first time, and its unmatched expired rows."""
         fragment = fragments[LEFT]
         lines = self._state.cut.lines(LEFT, fragment)
         decided = DecidedRows(self._join, self._lookup, lines, self._all(LEFT, fragment))
@@ -132,9 +132,9 @@ class _Slot:
         yield from decided.over(new, self._oldest, self._batch.next_watermark())
 
     def stored(self) -> dict[str, int]:
-        """Write what has come of the fragments that are this slot's to write, and merge runs.
+        """Write the new rows of the fragments that this partition stores, and compact runs.
 
-        Return what is told of the batch, this slot's share of it.
+        Return this partition's share of the batch metrics.
         """
         state, cut, slots = self._state, self._state.cut, self._join.slots
         rows, kept = [0, 0], list[SegmentInfo]()
@@ -162,7 +162,7 @@ class _Slot:
         }
 
     def _written(self, side: int) -> list[int]:
-        """Return the fragments of a side that this slot writes."""
+        """Return the fragments of a side that this partition writes."""
         cut, slots = self._state.cut, self._join.slots
         return [one for one in range(cut.fragments(side)) if cut.writer(side, one, slots) == self._number]
 
@@ -175,7 +175,9 @@ class _Slot:
         return self._state.store_head(stored, rows, info, self._next_cut(came), came=came)
 
     def _came(self) -> list[int]:
-        """Return how many bytes of each side have come. Who writes the first fragment of one has that of the other."""
+        """Return the received bytes of both sides so far, extrapolated from the first fragment of each: the writer of
+        the left one also receives the right one.
+        """
         cut, before = self._state.cut, self._state.head.get("came", (0, 0))
         return [came + cut.fragments(side) * self._arrived.bytes(side) for side, came in enumerate(before)]
 

@@ -1,4 +1,4 @@
-"""The function that joins a slot's rows while they stream to it."""
+"""The worker function that joins the rows of a partition (`slot` in the code) while they are streamed to it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from sparkext.worker.sources.streamed_cells import LineClock, StreamedCells, arr
 from sparkext.worker.worker_task import MemoryShare, WorkerTask, task_id
 
 _MOST_GROUPS = 17
-"""As many lines from elsewhere as a slot has at home: it may have none of these by then."""
+"""Limit of cached groups: the home group and 16 moved buckets, as many as a partition has at home."""
 
 
 @dataclass(frozen=True)
 class StreamedSlotTask(WorkerTask):
-    """Joins cells as they come, with the build rows of all lines at home in this slot, or of their own line.
+    """Joins blocks (`cell` in the code) as they are received.
 
-    Where build rows lie is told before the first cell that needs them: of a line from elsewhere, when it comes.
+    They are joined with the build rows of all buckets (`line` in the code) whose home is this partition, or with the
+    build rows of a single moved bucket. The locations of build rows are received before the first block that needs
+    these rows.
     """
 
     task: PipelineTask
@@ -40,14 +42,14 @@ class StreamedSlotTask(WorkerTask):
 
     @property
     def share(self) -> MemoryShare:
-        """The share of the task that joins."""
+        """The memory share of the join task."""
         return MemoryShare(self.task.settings, self.task.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Join one slot."""
+        """Join one partition."""
         spec, settings = PipelineSpec.from_json(self.task.spec_json), self.task.settings
         whole = self.task.open(spec)
-        resources = replace(Resources.of_this_task(tasks), cores=1)  # as one thread's work is measured
+        resources = replace(Resources.of_this_task(tasks), cores=1)  # bucket costs are CPU times of one thread
         clock = LineClock(TaskFiles(self.streamed.run))
         rows = RowUnpacker(self.schemas.probe)
         slot = task_id().partition
@@ -73,7 +75,7 @@ class StreamedSlotTask(WorkerTask):
     def _build_sides(
         self, recipes: dict[int, IndexRecipe], whole: dict[int, BuildSide], places: pa.Buffer
     ) -> list[BuildSide]:
-        """Return the build sides of all joins: those that lie whole on this node, and those of a group of lines."""
+        """Return the build sides of all joins: the replicated build sides, and the build rows of a group."""
         told = pa.record_batch([pa.array([places.to_pybytes().decode()])], names=["places"])
         with closing(FileRows([told], self.schemas)) as rows:
             sides = {**whole, **Slot(self.schemas, rows).build_sides(recipes)}
@@ -81,19 +83,19 @@ class StreamedSlotTask(WorkerTask):
 
 
 class _Groups:
-    """The build sides of each group of lines: those at home, and of others those that came last.
+    """The build sides of each group of buckets: the home group, and the most recently used moved buckets.
 
-    `build` makes them of where their rows lie; it may be asked again for a line that comes back.
+    `build` creates them from the locations of their rows. It is called again if an evicted group is needed again.
     """
 
     def __init__(self, build: Callable[[pa.Buffer], list[BuildSide]]) -> None:
-        """Begin with none."""
+        """Begin without groups."""
         self._build = build
         self._places: dict[int, pa.Buffer] = {}
         self._kept: dict[int, list[BuildSide]] = {}
 
     def add(self, group: int, places: pa.Buffer) -> None:
-        """Take in where the build rows of a group lie."""
+        """Store the locations of a group's build rows."""
         self._places[group] = places
 
     def of(self, group: int) -> list[BuildSide]:

@@ -34,19 +34,20 @@ from sparkext.worker.python_predicate import bind_predicate, evaluate, functions
 _TEST_BYTES = 3 << 20
 """Memory of a compiled test (measured: 1.9 to 2.6 MB)."""
 _TESTS_MAX_BYTES = 384 << 20
-"""Evicting a test returns a tenth of its memory, as numba never frees machine code: what matters is that values are no
-part of it, so that a process compiles as many tests as there are different formulas in programs."""
+"""Limit of the memory of all compiled tests. Evicting a test returns only a tenth of its memory, as numba never frees
+machine code. The number of compiled tests stays small because values are not compiled into a test: a process compiles
+one test per formula of its programs."""
 
 
 class ThetaCondition(Protocol):
     """A condition, bound to the build side of one join."""
 
     def loop(self, rows: RowSet) -> NestedLoop:
-        """Return what tries all pairs of these rows and build rows."""
+        """Return a loop over all pairs of these rows and the build rows."""
         ...
 
     def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
-        """Return bool[pairs.length]: which rows, of which the build side is a source already, fulfil the condition.
+        """Return bool[pairs.length]: which pairs fulfil the condition. The build side is already a source of `pairs`.
 
         `until_hit`: see `PairTest.each`.
         """
@@ -54,14 +55,16 @@ class ThetaCondition(Protocol):
 
 
 def bind_theta(theta: Theta, source: int, build: BuildSide) -> ThetaCondition:
-    """Bind a condition to the build side that is source number `source`."""
+    """Bind a condition to a build side, which has the index `source` among the sources of the pipeline."""
     if isinstance(theta, PythonPredicate):
         return _PythonCondition(theta, source, build)
     return CompiledCondition(theta, source, build)
 
 
 class CompiledCondition:
-    """Nulls travel beside the values of probe columns, and of those build columns that have any."""
+    """A condition compiled from an expression. Null masks are passed along with the values of all probe columns, and
+    of the build columns that contain nulls.
+    """
 
     def __init__(self, expression: Expression, source: int, build: BuildSide) -> None:
         self._expression, self._source = expression, source
@@ -82,12 +85,12 @@ class CompiledCondition:
         self._test = _test(code.text, code.functions).bound(code.constants, self._fail)
 
     def loop(self, rows: RowSet) -> NestedLoop:
-        """Return what tries all pairs of these rows and build rows."""
+        """Return a loop over all pairs of these rows and the build rows."""
         probe = self._gathered(rows, self._probe, [True] * len(self._probe))
         return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows)
 
     def may_fail(self, rows: RowSet) -> bool:
-        """Whether it may fail on some pair of these rows and build rows, by the smallest and largest values."""
+        """Whether the condition may fail on a pair of these rows and the build rows, by minimum and maximum values."""
         probe = {place: _extent(_gathered_values(rows, place)) for place in self._probe}
         return may_fail(self._expression, {**probe, **self._build_extents})
 
@@ -96,7 +99,7 @@ class CompiledCondition:
         return {place: _extent(_values(self._column(place[1]), place[2])) for place in self._build}
 
     def _fail(self, probe: Sequence[np.generic], build: Sequence[np.generic]) -> NoReturn:
-        """Raise an error with the values that are not null, by source and column. The extension finds Spark's error."""
+        """Raise an error with the non-null values by source and column. The extension derives Spark's error from it."""
         values = {}
         for (source, column, _), place in self._places.items():
             side = probe if place.is_probe else build
@@ -111,13 +114,13 @@ class CompiledCondition:
 
     @cached_property
     def _build_arrays(self) -> tuple[AnyArray, ...]:
-        """All rows of the build side, which only a loop over them needs."""
+        """The arrays of all build rows, which only a loop over all pairs needs."""
         return _arrays(
             [_values(self._column(number), key) for _, number, key in self._build], self._nullable, self._rows
         )
 
     def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
-        """Return bool[pairs.length]: which of these pairs fulfil the condition. `until_hit`: see `PairTest.each`."""
+        """Return bool[pairs.length]: which pairs fulfil the condition. `until_hit`: see `PairTest.each`."""
         probe = self._gathered(pairs, self._probe, [True] * len(self._probe))
         build = self._gathered(pairs, self._build, self._nullable)
         hits: npt.NDArray[np.bool_] = self._test.each(probe, build, pairs.length, until_hit) & HIT != 0
@@ -128,7 +131,7 @@ class CompiledCondition:
 
 
 class _PythonCondition:
-    """Rows with a null in any of the columns are left out."""
+    """A predicate in Python. Rows with a null in any of its columns match nothing."""
 
     def __init__(self, predicate: PythonPredicate, source: int, build: BuildSide) -> None:
         self._predicate, self._source = predicate, source
@@ -146,7 +149,7 @@ class _PythonCondition:
         self._test = test.bound(bound.constants, self._evaluate)
 
     def _evaluate(self, probe: Sequence[np.generic], build: Sequence[np.generic]) -> bool:
-        """Evaluate the predicate in Python, for a pair on which compiled code fails."""
+        """Evaluate the predicate in Python, for a pair on which the compiled code fails."""
         left, right = (build, probe) if self._predicate.exchanged else (probe, build)
         try:
             return evaluate(self._function, self._left, self._right, [left, right])
@@ -168,7 +171,7 @@ class _PythonCondition:
 
 
 def record_fields(columns: Sequence[NamedColumn]) -> list[tuple[str, str]]:
-    """Return name and number type of the columns that a record has."""
+    """Return the name and number type of each column of a record."""
     fields = []
     for column in columns:
         kind = number_type(parse_key_type(column.key))
@@ -178,7 +181,7 @@ def record_fields(columns: Sequence[NamedColumn]) -> list[tuple[str, str]]:
 
 
 def _assigned(fields: Sequence[tuple[str, str]], values: Sequence[np.generic]) -> str:
-    """Return the fields of a row as text. A row without fields has an array that stands for nothing."""
+    """Return the fields of a row as text. A row without fields has one placeholder value, which is ignored."""
     return ", ".join(f"{name}={number(value, kind)!r}" for (name, kind), value in zip(fields, values, strict=False))
 
 
@@ -197,7 +200,7 @@ def _gathered_values(rows: RowSet, place: ColumnPlace) -> _Values:
 
 
 def _extent(values: _Values) -> Interval:
-    """Return the smallest and the largest value that is not null; of floats none if one is NaN."""
+    """Return the minimum and maximum of the non-null values; (0, 0) without values, None if a float is NaN."""
     array, mask = values
     known = array if mask is None else array[mask != 0]
     if not known.size:
@@ -207,7 +210,7 @@ def _extent(values: _Values) -> Interval:
 
 
 def _arrays(values: Sequence[_Values], nullable: Sequence[bool], length: int) -> tuple[AnyArray, ...]:
-    """Return values, each followed by its mask where it is `nullable`; one array at least."""
+    """Return the values, each followed by its null mask if `nullable`; one placeholder array if there are no values."""
     arrays: list[AnyArray] = []
     for (array, mask), has_mask in zip(values, nullable, strict=True):
         arrays.append(array)
@@ -217,7 +220,7 @@ def _arrays(values: Sequence[_Values], nullable: Sequence[bool], length: int) ->
 
 
 def _places(columns: Sequence[ColumnPlace], nullable: Sequence[bool], is_probe: bool) -> dict[ColumnPlace, Place]:
-    """Return where `_arrays` puts each column."""
+    """Return the positions of each column in the result of `_arrays`."""
     places, at = {}, 0
     for column, has_mask in zip(columns, nullable, strict=True):
         places[column] = Place(is_probe, at, at + 1 if has_mask else None)
@@ -226,7 +229,7 @@ def _places(columns: Sequence[ColumnPlace], nullable: Sequence[bool], is_probe: 
 
 
 def _without_nulls(values: Sequence[_Values], length: int) -> tuple[RowIds | None, tuple[AnyArray, ...]]:
-    """Return the rows without a null, or None if these are all, and the values of these rows."""
+    """Return the ids of rows without a null (None if there are no nulls), and their values."""
     masks = [mask for _, mask in values if mask is not None]
     arrays = _arrays(values, [False] * len(values), length)
     if not masks:
@@ -240,5 +243,5 @@ tests: LastUsed[str, PairTest] = LastUsed(_TESTS_MAX_BYTES // _TEST_BYTES)
 
 
 def _test(key: str, functions: Callable[[], Functions]) -> PairTest:
-    """Return the test of this name, compiled once by this process."""
+    """Return the test for this key, compiled at most once per process unless it was evicted."""
     return tests.get_or_make(key, lambda: PairTest(*functions()))

@@ -1,6 +1,6 @@
-"""Calls an operator that has something to do when time goes on: for each key once a batch, with rows or without.
+"""Calls an operator for each of its keys once per batch, also without new rows, as time advances.
 
-rows in order ──▶ by key ──▶ function(rows, state, until, room) ──▶ results, and what the state is now
+rows in order ──▶ by key ──▶ function(rows, state, until, room) ──▶ results, and the new state
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sparkext.worker.run_lookup import RunLookup
 
 
 class TimedCalls(KeyStates):
-    """`until`: the time, in µs, up to which everything is known. `room`: bytes that states may take."""
+    """`until`: the time, in µs, up to which the input is complete. `room`: the maximum size of a state in bytes."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class TimedCalls(KeyStates):
         until: int,
         room: int,
     ) -> None:
-        """Bind it; `own` are the keys that are this slot's, in order, and `lines` their lines."""
+        """Bind the operator; `own` are the keys of this partition in ascending order, `lines` their buckets."""
         super().__init__(ordered, batch)
         self._operator, self._own, self._lines, self._until, self._room = operator, own, lines, until, room
 
@@ -68,7 +68,7 @@ class TimedCalls(KeyStates):
     def _numbered(
         self, calls: Generator[pa.Table, None, bytes | None], number: int
     ) -> Generator[pa.RecordBatch, None, bytes | None]:
-        """Yield results with the number and the line of their key behind them; return the state that they leave."""
+        """Yield results, followed by their key and its bucket; return the new state of the key."""
         while True:
             try:
                 made = next(calls)

@@ -1,6 +1,6 @@
-"""Runs tiny pipelines, so that a process has the commonest kernels loaded before its first real morsel.
+"""Runs tiny pipelines, so that a process has loaded the most common kernels before its first real morsel.
 
-Importing numba and the kernels takes half a second, and loading compiled kernels from numba's cache as long again.
+Importing numba and the kernels takes half a second, and so does loading compiled kernels from numba's cache.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-import sparkext.worker.work_order  # noqa: F401  what a work order's first call would import
+import sparkext.worker.work_order  # noqa: F401  imported by the first call of a work order
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import index_in_memory
@@ -50,9 +50,9 @@ _OUTPUTS = tuple(ColumnRef(source, column) for source in (0, 1) for column in (0
 
 
 def warm_up() -> None:
-    """Join a few rows with themselves by every kind of index that `auto` chooses, with number and string payload.
+    """Join a few rows with themselves for each index type that `auto` chooses, with number and string payload.
 
-    And write a build file and check it, as workers do, compute prices and years, and group rows.
+    Also write and check a build file, compute expressions of prices and years, and group rows.
     """
     settings = read_settings(lambda key: None, {})
     for keys, key_type in _KEYS:

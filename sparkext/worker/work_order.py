@@ -1,7 +1,7 @@
-"""The workers' end of the session extension: makes the function that a work order from the JVM describes.
+"""Builds worker functions from the work orders of the JVM extension.
 
-The order is JSON (`jvm/common/protocol/WorkOrder.scala` writes it), and the pickle that Spark hands to a worker is
-nothing but a call of `make` or `build` with it: the JVM needs no Python to write one.
+A work order is JSON, written by `jvm/common/protocol/WorkOrder.scala`. The pickle that Spark sends to a worker contains
+only a call of `make`, `build` or `plan` with this JSON, so the JVM can write it without Python.
 """
 
 from __future__ import annotations
@@ -44,13 +44,23 @@ if TYPE_CHECKING:
 def make(order_json: str) -> tuple[PipelineTask | StreamedSlotTask, StructType]:
     """Return the function for `mapInArrow` and its return type.
 
-    The order's fields: `package` (the version of sparkext that the jar belongs to), `spec` (see `plans.spec`),
-    `settings` (configuration strings), `output` (a Spark schema), `scan` (missing where the rows of the probe side come
-    from Spark, else how to read them), `made` (missing unless workers make them, else as one of the builds), `builds`
-    (per join the broadcast's id, the CRC-32 of its file and a Spark schema, or what to read; null where rows come from
-    other tasks), `run` (a name for the report), `tasks_sharing` (a number, or missing), `arriving` (missing unless rows
-    come from other tasks: the schemas of both sides), `leaving` (missing unless they go to others: their schema, and by
-    which keys). Of both, `streamed` is missing unless rows stream: how many lines and slots, and a name for the run.
+    The order's fields:
+
+    - `package`: the version of sparkext that the jar belongs to
+    - `spec`: see `plans.spec`
+    - `settings`: configuration strings
+    - `output`: a Spark schema
+    - `scan`: how to read the probe side; missing if Spark sends its rows
+    - `made`: the derived probe side, in the form of an entry of `builds`; missing if it is not derived by workers
+    - `builds`: for each join, the broadcast's id, the CRC-32 of its file and a Spark schema, or the files to read; null
+      if an exchange delivers the build rows
+    - `run`: the name of the run in the report
+    - `tasks_sharing`: a number, or missing
+    - `arriving`: the schemas of both sides; missing unless an exchange delivers the rows
+    - `leaving`: the schema and keys of the outgoing rows; missing unless the result goes into an exchange
+
+    Within `arriving` and `leaving`, `streamed` is missing unless rows are streamed. It has the numbers of buckets
+    (`lines`) and partitions (`slots`), and a name for the run.
 
     Raises
     ------
@@ -83,8 +93,8 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedSlotTask, StructType]:
 def build(order_json: str) -> tuple[BuildSideTask, StructType]:
     """Return the function for `mapInArrow` that builds one index ahead of the join, and its return type.
 
-    The order's fields are as those of `make`, but for `number` (of the join). What is not known beforehand of
-    `builds` is null.
+    The order's fields are those of `make`, plus `number`, the index of the join. In `builds`, null stands for a source
+    that is unknown in advance.
 
     Raises
     ------
@@ -103,14 +113,19 @@ def build(order_json: str) -> tuple[BuildSideTask, StructType]:
 
 
 def plan(order_json: str) -> tuple[ForemanTask, StructType]:
-    """Return the function for `mapInArrow` that plans the slots of a join, and its return type.
+    """Return the function for `mapInArrow` that plans the partitions of a join, and its return type.
 
-    The order's fields: `settings` (as for `run`), `probe` and `builds` (of each: `rows`, `bytes`, `sizes` and `sketch`
-    of its lines, as hexadecimal int64, see `leaving_rows.RESULT`, `maps`, the number of its tasks, and `paired`, see
-    `foreman_task`), `ran` (of each slot of the last such join, see `line_costs.Ran`), `most_shares`
-    (parts that the probe rows of a line can be divided into), `most_build_shares` (the same of build rows, where slots
-    are units of a join matrix; else null), `cores`, `needs_probe` and `needs_build` (whether a line
-    without rows of that side has no result), `output`.
+    The order's fields:
+
+    - `settings`: as for `make`
+    - `probe` and `builds`: for each side `rows`, `bytes`, `sizes` and `sketch` per bucket, as hexadecimal int64 (see
+      `leaving_rows.RESULT`), `maps`, the number of its map tasks, and `paired` (see `foreman_task`)
+    - `ran`: the measurements of each partition of the previous join of this kind, see `line_costs.Ran`
+    - `most_shares`: maximum number of parts into which the probe rows of a bucket can be split
+    - `most_build_shares`: the same for build rows if partitions are units of a join matrix; null otherwise
+    - `cores`: number of cores
+    - `needs_probe`, `needs_build`: whether a bucket without rows on that side has no result
+    - `output`: a Spark schema
     """
     order = _read(order_json)
     settings = read_settings(order["settings"].get, {})

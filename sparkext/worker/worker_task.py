@@ -1,4 +1,4 @@
-"""The frame that every task runs in, and what a task may know of itself."""
+"""The common base class of all worker tasks, and functions that identify the running task."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from sparkext.rows.compression import decompressed
 
 
 class MemoryShare(NamedTuple):
-    """The settings of a task, and how many tasks share an executor's memory.
+    """The settings of a task, and the number of tasks that share an executor's memory.
 
-    `tasks_sharing` counts where running tasks cannot be counted; None for the cores that this process may use.
+    `tasks_sharing` is used if the running tasks cannot be counted; None stands for the number of cores that this
+    process may use.
     """
 
     settings: Settings
@@ -41,9 +42,9 @@ class MemoryShare(NamedTuple):
 class WorkerTask(ABC):
     """A function for `mapInArrow`: Spark calls it once per partition with an iterator of record batches.
 
-    Every task runs in one frame: it refuses the order of another version, and an address space in which kernels do not
-    fit. While it runs it counts among the tasks that share the memory, and it returns freed memory when it ends, also
-    if it fails. `made_by`: the version of sparkext on the driver.
+    Each call checks that the driver has the same version of sparkext and that the kernels fit into the address space.
+    While the task runs, it counts as one of the tasks that share the memory. When it ends or fails, it releases freed
+    memory. `made_by`: the version of sparkext on the driver.
     """
 
     made_by: str = field(default=__version__, kw_only=True)
@@ -51,14 +52,14 @@ class WorkerTask(ABC):
     @property
     @abstractmethod
     def share(self) -> MemoryShare:
-        """The share of memory that the task plans within."""
+        """The settings and memory share that the task plans with."""
 
     @abstractmethod
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
-        """Process one partition, among so many tasks that share the memory."""
+        """Process one partition; `tasks` counts the tasks that share the memory."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run in the frame.
+        """Check the environment, then run the task.
 
         Raises
         ------
@@ -77,24 +78,24 @@ class WorkerTask(ABC):
 
 @dataclass(frozen=True)
 class ConfiguredTask(WorkerTask):
-    """A task with settings of its own. `settings` and `tasks_sharing` are as in `MemoryShare`."""
+    """A task with its own settings. `settings` and `tasks_sharing` are as in `MemoryShare`."""
 
     settings: Settings = field(kw_only=True)
     tasks_sharing: int | None = field(kw_only=True)
 
     @property
     def share(self) -> MemoryShare:
-        """Its own share."""
+        """The share given by the task's own fields."""
         return MemoryShare(self.settings, self.tasks_sharing)
 
 
 def check_version(made_by: str) -> None:
-    """Refuse what another version of sparkext has made, on the driver or in its jar: it may mean something else.
+    """Reject input from another version of sparkext, on the driver or in its jar: its format may differ.
 
     Raises
     ------
     EnvironmentProblemError
-        Names both versions.
+        The versions differ. The message names both.
     """
     if made_by != __version__:
         raise EnvironmentProblemError(
@@ -105,7 +106,7 @@ def check_version(made_by: str) -> None:
 
 
 class _Collections:
-    """How long the last full collection of garbage took, as Spark has one made after every task."""
+    """Measures the last full garbage collection. Spark triggers one after every task."""
 
     def __init__(self) -> None:
         self.seconds = math.inf
@@ -126,12 +127,13 @@ _collections = lru_cache(maxsize=1)(_Collections)
 
 
 def _settle() -> None:
-    """Take what this process has loaded for what it is, no garbage: Spark has it all looked at after every task.
+    """Freeze loaded modules out of the garbage collector: Spark runs a full collection after every task.
 
-    With numba and a few kernels loaded that takes 60 to 180 ms, half of what short tasks cost. The extension's daemon
-    has done the same before it forked, but tasks load more; so it is done again before a task if the collection after
-    the last one was slow. What is alive between two tasks is modules, kernels and caches, which are freed as ever
-    unless they are in cycles. And no address space is reserved from then on, where it is short.
+    With numba and a few kernels loaded, a collection takes 60 to 180 ms, half of the run time of short tasks. The
+    extension's daemon freezes its objects before it forks, but tasks load more modules. The freeze is therefore
+    repeated before a task if the last collection was slow. The frozen objects are modules, kernels and caches.
+    Reference counting still frees them, unless they are in cycles. If the address space is limited, this also reduces
+    its reservations from now on.
     """
     collections = _collections()
     if collections.seconds > _SLOW_SECONDS:
@@ -142,8 +144,8 @@ def _settle() -> None:
 
 @contextmanager
 def _entered(settings: Settings, tasks_sharing: int | None) -> Iterator[Tasks]:
-    """Count this task among those that share the memory, plan within what is set for it, and ask for remote files only
-    what its run has not; yield the count.
+    """Register this task with those that share the memory, and apply its memory limit. Request the identity of each
+    remote file once per process and run of the query. Yield the function that counts the registered tasks.
     """
     otherwise = tasks_sharing or len(os.sched_getaffinity(0))
     with process_probe().limited(settings.memory_max_bytes), task_entered(otherwise) as tasks, one_run(_run()):
@@ -151,7 +153,7 @@ def _entered(settings: Settings, tasks_sharing: int | None) -> Iterator[Tasks]:
 
 
 def _run() -> str | None:
-    """Return which run of a query this task belongs to, if that can be told."""
+    """Return the execution id of the query that this task belongs to, None if unknown."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -159,7 +161,7 @@ def _run() -> str | None:
 
 
 def owned_cores() -> int:
-    """Return how many cores this task owns."""
+    """Return the number of cores that this task owns."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -167,7 +169,7 @@ def owned_cores() -> int:
 
 
 def task_id() -> TaskId:
-    """Return which task attempt this is."""
+    """Return the stage, partition and attempt number of this task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

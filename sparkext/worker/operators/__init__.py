@@ -1,1 +1,1 @@
-"""What makes rows of rows: one operator a file (see `sparkext.worker.nodes`)."""
+"""Operators transform row sets. Each operator has its own file (see `sparkext.worker.nodes`)."""

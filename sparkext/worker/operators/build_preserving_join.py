@@ -1,12 +1,12 @@
-"""Right and full joins: every build row comes out, also one that no probe row matches.
+"""Right and full joins: every build row is emitted, even if no probe row matches it.
 
-Spark shuffles ids of build rows along with the probe rows, so that each is owned by the one task which sees all probe
-rows that may match it. The columns in front tell them apart (`PipelineSpec.owner_columns`):
+Spark shuffles the ids of build rows together with the probe rows. Each build row is owned by the one task that receives
+all probe rows that may match it. The leading columns identify the kind of row (`PipelineSpec.owner_columns`):
 
     owner  …  probe columns
-    null      1   "a"           a probe row: joined when it comes
-    7         -   -             build row 7 is this task's: emitted when the join finishes, unless it was matched
-    -1        2   "b"           a row that another task joins: its matches need not be emitted here
+    null      1   "a"           a probe row, joined when it is processed
+    7         -   -             build row 7 is owned by this task: emitted in `finish`, unless it was matched
+    -1        2   "b"           a probe row that another task joins: it only marks its matches here
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _NO_ROWS = frozen(np.empty(0, dtype=np.int64))
 
 
 class BuildPreservingJoin(Join):
-    """The first join of a pipeline, where it is a right or a full one."""
+    """A right or full join, which is always the first join of a pipeline."""
 
     def __init__(self, spec: PipelineSpec, build: BuildSide) -> None:
-        """Bind it to its build side, of which this task owns nothing yet."""
+        """Bind the join to its build side. The task owns no build rows yet."""
         super().__init__(spec.joins[0], build, 1)
         self._owner_columns = spec.owner_columns
         self._owned_by = spec.owned_by
@@ -48,7 +48,7 @@ class BuildPreservingJoin(Join):
         self._overlap = bool(spec.joins[0].ranges)
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit what the join makes of the probe rows among these, and remember which build rows the task owns."""
+        """Emit the results of the probe rows, and record the build rows that this task owns."""
         owners = rows.gather(_OWNER)
         columns = [rows.columns[PROBE][number] for number in range(self._owner_columns, len(rows.columns[PROBE]))]
         probe = RowSet(rows.length, (columns,), rows.rows)
@@ -62,7 +62,7 @@ class BuildPreservingJoin(Join):
             yield from super().process(probe, budget)
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit the build rows of this task that no probe row matched, with nulls for the probe side."""
+        """Emit this task's unmatched build rows, with nulls for the probe side."""
         if not self._owned:
             return
         rows = self._unmatched(np.concatenate(self._owned))
@@ -76,7 +76,7 @@ class BuildPreservingJoin(Join):
             start += length
 
     def _mark(self, rows: RowSet, budget: OperatorBudget) -> None:
-        """Remember what these rows match."""
+        """Record the matches of these rows, without emitting them."""
         for piece in pieces(rows, self._matches.looked_up, budget) if rows.length else ():
             started = time.perf_counter()
             found = self._matches.lookup(piece, budget)
@@ -88,7 +88,7 @@ class BuildPreservingJoin(Join):
                 deque(self._emitted(piece, found, budget), maxlen=0)
 
     def _unconditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Remember which build rows are emitted, too: all that are found."""
+        """Emit the matches, and record their build rows as matched."""
         if isinstance(found, Matches):
             mark_matched(found, self._was_matched, overlap=self._overlap)
             yield from super()._unconditional(rows, found, budget)
@@ -98,7 +98,7 @@ class BuildPreservingJoin(Join):
             yield pairs
 
     def _note(self, pairs: RowSet) -> None:
-        """Remember that these build rows are emitted; -1 is none."""
+        """Record the build rows of these pairs as matched; -1 stands for no build row."""
         rows = pairs.rows[self._source].ids
         assert rows is not None, "pairs have a build row each"
         self._was_matched[rows[rows >= 0]] = 1
@@ -106,7 +106,7 @@ class BuildPreservingJoin(Join):
     def _unmatched(self, owners: Int64Array) -> RowIds:
         """Return the build rows of these owners that no probe row of this task matched."""
         owned = owners
-        if self._owned_by is not None:  # they are numbers of parts
+        if self._owned_by is not None:  # owners are part numbers
             parts = self.columns[self._owned_by].take(None, missing=False).to_numpy(zero_copy_only=False)
             owned = np.flatnonzero(np.isin(parts, owners))
         rows: RowIds = owned[self._was_matched[owned] == 0].astype(row_id_dtype(self._build.rows))

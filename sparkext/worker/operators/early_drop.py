@@ -1,4 +1,4 @@
-"""A semi-join that is there to save work alone: rows that it would drop, a later join drops as well."""
+"""A semi-join that only saves work: a later join would drop the same rows."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from sparkext.worker.operators.join import Join
 
 _SEEN_ROWS = 1 << 16
 _MOST_KEPT = 0.5
-"""Of the first rows. Chosen, not measured: rows are dropped in vain here where keys are not spread as expected."""
+"""As a fraction of the first rows. Chosen without measurement; it detects unexpectedly skewed or unselective keys."""
 
 
 @dataclass
 class Dropped:
-    """What such a join has seen, over all threads; those that count at once may miss some, which matters little."""
+    """Counters of a `DroppingJoin`, shared by all threads. They are not locked: a lost update has little effect."""
 
     rows_in: int = 0
     rows_out: int = 0
 
     @property
     def too_few(self) -> bool:
-        """Whether it drops too few rows to be worth it."""
+        """Whether the join drops too few rows to pay off."""
         return self.rows_in >= _SEEN_ROWS and self.rows_out > _MOST_KEPT * self.rows_in
 
 
 class DroppingJoin:
-    """Drops rows without a match, until it turns out that most have one: then it lets all pass."""
+    """Drops rows without a match. If most of the first rows have a match, it passes on all later rows unchecked."""
 
     def __init__(self, join: Join, dropped: Dropped) -> None:
-        """Go on with what others have seen."""
+        """Bind the join to its shared counters."""
         self._join, self._dropped = join, dropped
         self.row_bytes = join.row_bytes
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit those of these rows that are kept."""
+        """Emit the matching rows."""
         if self._dropped.too_few:
             yield from _passed(rows, budget)
             return
@@ -48,7 +48,7 @@ class DroppingJoin:
         self._dropped.rows_out += kept
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit nothing: each row was decided when it came."""
+        """Emit nothing: `process` emits all results."""
         return iter(())
 
 

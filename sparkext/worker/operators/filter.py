@@ -1,4 +1,4 @@
-"""A filter: keeps the rows for which a condition holds."""
+"""A filter: keeps the rows that fulfil a condition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROW_ID_BYTES = 8
 
 
 class Filter:
-    """Emits ids of those rows for which `condition` is true; `sources` is how many the rows come from.
+    """Emits the ids of rows for which `condition` is true; `sources` is the number of sources of its input.
 
     Raises
     ------
@@ -29,13 +29,13 @@ class Filter:
     """
 
     def __init__(self, condition: Expression, sources: int) -> None:
-        """Remember which columns are looked at."""
+        """Bind the condition and collect the columns that it reads."""
         self._condition = condition
         self._columns = [ColumnRef(node.source, node.column) for node in condition.columns()]
         self.row_bytes = float(_ROW_ID_BYTES * sources)
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit those of these rows that are kept."""
+        """Emit the rows that fulfil the condition."""
         for piece in pieces(rows, self._columns, budget):
             start = 0
             while start < piece.length:
@@ -55,5 +55,5 @@ class Filter:
             raise ConditionError(f"the filter fails on {told_values(self._condition, rows, error.row)}") from error
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit nothing: each row was decided when it came."""
+        """Emit nothing: `process` emits all results."""
         return iter(())

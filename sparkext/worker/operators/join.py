@@ -1,10 +1,10 @@
 """A join: looks rows up in a build side and emits pairs of row ids.
 
-    rows ─▶ pieces whose keys fit a budget ─▶ matches ─▶ pairs, a budget at a time ─▶ rows of one source more
+    rows ─▶ pieces whose keys fit a budget ─▶ matches ─▶ pairs, a budget at a time ─▶ rows with one more source
 
-Without a condition beside the keys, a row's matches are what it gets. With one, which rows have a match is known only
-when all their pairs have been tried: what depends on that (unmatched rows of a left join, semi, anti, existence) comes
-after the pairs.
+Without a condition in addition to the keys, all rows with equal keys match. With a condition, it is only known which
+rows have a match after all of their pairs have been tested. Results that depend on this (unmatched rows of a left join,
+semi, anti and existence joins) are emitted after the pairs.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from sparkext.rows.row_set import RowSet, SourceColumns
 from sparkext.worker.operators.join_matches import Found, JoinMatches, Lookup, pieces
 
 _ROW_ID_BYTES = 8
-_LOOKUP_BYTES = 16  # first and count of every probe row
+_LOOKUP_BYTES = 16  # first match and count of every probe row
 _PROBE_KIND = {"right": "inner", "full": "left"}
 
 
 class Join:
-    """A join of a kind that looks at probe rows alone: inner, left, semi, anti or existence.
+    """A join whose output is determined for each probe row: inner, left, semi, anti or existence.
 
-    `source` is the number of the build side among the sources of the pipeline, of which `before` come with the rows:
-    all with lower numbers, unless joins run in another order than the query has them in.
+    `source` is the index of the build side among the sources of the pipeline. `before` is the number of sources of the
+    input rows: `source` by default, unless the joins run in a different order than in the query.
     """
 
     def __init__(self, spec: JoinSpec, build: BuildSide, source: int, before: int | None = None) -> None:
-        """Bind a join to its build side."""
+        """Bind the join to its build side."""
         self._kind = _PROBE_KIND.get(spec.how, spec.how)
         self._outer = self._kind == "left"
         self._build = build
@@ -51,12 +51,12 @@ class Join:
 
     @property
     def columns(self) -> Mapping[int, Column]:
-        """The columns of its build side that those after it may refer to."""
+        """The build columns that later nodes may read."""
         return {} if self._kind == "existence" else self._build.columns
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit what the join makes of these rows."""
-        # Of keys that are copied to be looked up, no more than a budget at a time.
+        """Emit the results of the join for these rows."""
+        # Keys that are copied for the lookup are limited to a budget at a time.
         for piece in pieces(rows, self._matches.looked_up, budget):
             started = time.perf_counter()
             found = self._matches.lookup(piece, budget)
@@ -64,16 +64,16 @@ class Join:
             yield from self._emitted(piece, found, budget)
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit nothing: each row was decided when it came."""
+        """Emit nothing: `process` emits all results."""
         return iter(())
 
     def _emitted(self, rows: RowSet, found: Found, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit what the join makes of these rows, which match what was found."""
+        """Emit the results for these rows and the matches found for them."""
         emitted = self._conditional if found.conditional else self._unconditional
         return emitted(rows, found.pairs, budget)
 
     def _unconditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit what the join makes of these rows, a budget at a time."""
+        """Emit the results for these rows, a budget at a time, without testing pairs."""
         columns: SourceColumns = self.columns
         if self._kind == "existence":
             assert isinstance(found, Matches), "one match a row is all that is asked"
@@ -82,7 +82,7 @@ class Join:
             yield rows.joined(pairs, columns, self._outer, self._source)
 
     def _conditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
-        """The same for a join with a condition beside its keys: which rows match is known when all pairs were tried."""
+        """Emit the results for these rows after testing their pairs; see the module docstring."""
         matched = np.zeros(rows.length, dtype=np.bool_)
         emits_pairs = self._kind in ("inner", "left")
         for pairs in _pairs(rows.length, found, "inner", budget):
@@ -92,7 +92,7 @@ class Join:
             for piece in pieces(candidates, self._matches.tested, budget):
                 started = time.perf_counter()
                 of_piece = probe_rows[tried : tried + piece.length]
-                # What comes behind the first match of a row is not looked at, where that match is all that counts.
+                # Semi, anti and existence joins need one match per row: pairs after it are not tested.
                 kept = self._matches.kept(piece, None if emits_pairs else np.where(matched[of_piece], -1, of_piece))
                 matched[of_piece if kept is None else of_piece[kept]] = True
                 tried += piece.length
@@ -104,7 +104,7 @@ class Join:
         yield from self._decided(rows, matched, budget)
 
     def _decided(self, rows: RowSet, matched: npt.NDArray[np.bool_], budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit what the join makes of each of these rows once, now that it is known which have a match."""
+        """Emit the results that depend on whether a row has a match, one per row."""
         kind = self._kind
         if kind == "inner":
             return
@@ -120,18 +120,18 @@ class Join:
             start += piece.size
 
     def _note(self, pairs: RowSet) -> None:
-        """Take notice of pairs of which the condition holds."""
+        """Hook for subclasses: receives the pairs that fulfil the condition."""
 
 
 def _pairs(rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
-    """Expand matches, a budget at a time. Budgets are decided when the next pairs are asked for."""
+    """Expand matches into pairs, a budget at a time. Each budget is requested just before its pairs are produced."""
     if isinstance(found, Matches):
         return _expanded(rows_in, found, kind, budget)
     return _tried(found, kind, budget)
 
 
 def _expanded(rows_in: int, matches: Matches, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
-    """Yield the pairs that ranges of matches stand for."""
+    """Yield the pairs of ranges of matches."""
     remaining = matches.output_rows(kind)
     cursor = START
     while remaining:
@@ -150,7 +150,7 @@ def _expanded(rows_in: int, matches: Matches, kind: str, budget: OperatorBudget)
 
 
 def _tried(candidates: Candidates | NestedLoop, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
-    """Yield pairs that are found by trying candidates."""
+    """Yield the pairs found by testing candidates."""
     cursor, ended = START, False
     while not ended:
         started = time.perf_counter()
@@ -164,5 +164,5 @@ def _tried(candidates: Candidates | NestedLoop, kind: str, budget: OperatorBudge
 
 
 def _existence(found: npt.NDArray[np.bool_]) -> Sequence[Column]:
-    """Return the column that an existence join adds to a morsel's rows. `found` tells which have a match."""
+    """Return the column that an existence join adds; `found` is true for rows with a match."""
     return [Column.of(pa.array(found))]

@@ -1,4 +1,4 @@
-"""What rows of a pipeline match in the build side of a join."""
+"""The matches of probe rows in the build side of a join."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from sparkext.worker.probe_keys import ProbeKeys
 from sparkext.worker.theta_condition import CompiledCondition, bind_theta
 
 Lookup = Matches | Candidates | NestedLoop
-"""Ranges of matches, or something that finds them as they are asked for."""
+"""Ranges of matches, or an object that finds matches on demand."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What some rows match.
+    """The matches of some rows.
 
-    `conditional`: it takes the pairs of a row, or a look at each, to tell what the join makes of the row.
+    `conditional`: whether the pairs have to be tested or expanded before the results of a row are known.
     """
 
     pairs: Lookup
@@ -41,13 +41,13 @@ class Found:
 
 
 class JoinMatches:
-    """The keys, ranges and conditions of a join, bound to its build side, which is source number `source`.
+    """The keys, ranges and conditions of a join, bound to its build side, which is the source with index `source`.
 
-    `kind` is what a probe row gets of its matches: see `kernels.matches.probe`.
+    `kind` is the join kind for probe rows, see `kernels.matches.probe`.
     """
 
     def __init__(self, spec: JoinSpec, kind: str, build: BuildSide, source: int) -> None:
-        """Bind a join; compile its conditions, unless this process has."""
+        """Bind the join, and compile its conditions unless this process has compiled them before."""
         self._spec = spec
         self._kind = kind
         self._build = build
@@ -57,13 +57,13 @@ class JoinMatches:
         self._guard = None if spec.guard is None else CompiledCondition(spec.guard, source, build)
         compared = [key.probe for key in spec.keys] + [pair.probe for pair in spec.ranges]
         self.looked_up: Sequence[ColumnRef] = compared if spec.as_of is None else [*compared, spec.as_of.probe]
-        """The columns that are gathered to look rows up."""
+        """The columns that are gathered for lookups."""
         condition = () if spec.condition is None else spec.condition.columns()
         self.tested = [ColumnRef(node.source, node.column) for node in condition]
         """The columns that are gathered to test pairs."""
 
     def lookup(self, rows: RowSet, budget: OperatorBudget) -> Found:
-        """Find what these rows match, one match a row where nothing more is asked."""
+        """Find the matches of these rows; at most one per row if the join needs no more."""
         as_of = self._spec.as_of
         if as_of is not None:
             values = cast_key(rows.gather(as_of.probe), arrow_key_type(parse_key_type(as_of.type)))
@@ -82,10 +82,10 @@ class JoinMatches:
         return Found(found, self._tests_pairs)
 
     def _tried(self, rows: RowSet, loop: NestedLoop, budget: OperatorBudget) -> Found:
-        """Find what these rows match among all pairs.
+        """Find the matches of these rows by testing all pairs.
 
-        A test may fail on pairs behind the first match of a row: they are not looked at, as in Spark, where that match
-        is all that counts.
+        A test may fail on pairs after the first match of a row. If the join needs only this match, such pairs are not
+        tested, as in Spark.
         """
         if self._emits_pairs:
             return Found(loop, self._tests_pairs or self._kind == "left")
@@ -100,12 +100,12 @@ class JoinMatches:
         return Found(loop.any(is_match))
 
     def kept(self, pairs: RowSet, until_hit: Int64Array | None) -> npt.NDArray[np.intp] | None:
-        """Return which of these pairs fulfil the condition; None for all of them. `until_hit`: see `PairTest.each`."""
+        """Return the indexes of pairs that fulfil the condition; None if all do. `until_hit`: see `PairTest.each`."""
         kept = None
         if self._spec.condition is not None:
             kept = np.flatnonzero(holds(self._spec.condition, pairs))
         if self._theta is not None and not self._spec.nested:
-            # Only where the rest holds: it may keep this from failing.
+            # Test only the remaining pairs: the first condition may exclude pairs on which this one fails.
             left = pairs if kept is None else pairs.picked(kept)
             rows = until_hit if kept is None or until_hit is None else until_hit[kept]
             passed = np.flatnonzero(self._theta.holds(left, rows))
@@ -122,16 +122,16 @@ class JoinMatches:
 
     @property
     def _emits_pairs(self) -> bool:
-        """Whether all pairs of a row come out, not the row alone."""
+        """Whether all pairs of a row are emitted, instead of the row alone."""
         return self._kind in ("inner", "left")
 
     @property
     def _tests_pairs(self) -> bool:
-        """Whether pairs that are found have to be tested."""
+        """Whether the pairs found by a lookup have to be tested."""
         return self._spec.condition is not None or (self._theta is not None and not self._spec.nested)
 
     def _bounds(self, rows: RowSet) -> list[list[Bound]]:
-        """Fetch what bounds each compared build column, for each of these rows; a probe column bounding both once."""
+        """Return the bounds of each compared build column for these rows; gather each probe column only once."""
         ranges = self._spec.ranges
         values = {
             (probe, name): cast_key(rows.gather(probe), arrow_key_type(parse_key_type(name)))
@@ -148,7 +148,7 @@ class JoinMatches:
 
 
 def pieces(rows: RowSet, references: Sequence[ColumnRef], budget: OperatorBudget) -> Iterator[RowSet]:
-    """Part rows of which columns have to be copied to be looked at."""
+    """Split rows whose columns have to be copied to be read, into pieces that fit the budget's bytes."""
     if not rows.copies(references):
         yield rows
         return

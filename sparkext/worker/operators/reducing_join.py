@@ -1,10 +1,10 @@
-"""An inner join that, once that pays, goes on without those build rows that joins behind it drop.
+"""An inner join that may switch to a reduced build side, without the build rows that later joins would drop.
 
-Fan-out is the dearer the less of it remains: where other joins look at this build side alone, they are asked once for
-each of its rows, and not for each pair that has it.
+Fan-out is expensive if later joins drop most of its pairs. If these joins only read this build side, they can be
+evaluated once per build row instead of once per pair.
 
     probe ⋈ sales ⋈ buyers (of sales)   until the join has emitted as many rows as sales has
-    probe ⋈ (sales ⋉ buyers) ⋈ buyers   from then on, if that drops half of sales or more
+    probe ⋈ (sales ⋉ buyers) ⋈ buyers   from then on, if this drops at least half of sales
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from sparkext.rows.row_set import RowSet
 from sparkext.worker.operators.join import Join
 
 _PIECE_ROWS = 1 << 17
-_SAMPLE_ROWS = 4096  # of a build side, which tell whether to look at all
+_SAMPLE_ROWS = 4096  # a sample of the build side, to decide whether a full reduction is worth trying
 _MOST_KEPT = 0.5
-"""Where more of the build side remains, a smaller index of its own is not worth its memory."""
+"""If a larger fraction of the build side remains, a separate smaller index is not worth its memory."""
 
 
 class ReducingJoin:
-    """Join number `number` of a pipeline, which the joins `reducers` reduce (see `plans.join_order.reducers`).
+    """Join `number` of a pipeline. The joins `reducers` can reduce its build side (see `plans.join_order.reducers`).
 
-    `recipe` is that of its index. `at_once`: before the first row, and whatever remains. `metrics` is told.
+    `recipe`: the recipe of its index. `at_once`: reduce before the first row, whatever fraction remains. Reductions
+    are recorded in `metrics`.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class ReducingJoin:
         metrics: TaskMetrics,
         at_once: bool = False,
     ) -> None:
-        """Begin with the whole build side."""
+        """Begin with the complete build side."""
         self._spec, self._number, self._before = spec.joins[number], number, before
         self._build = builds[number]
         self._reducing = [(other, _semi(spec.joins[other]), builds[other]) for other in reducers]
@@ -66,18 +67,18 @@ class ReducingJoin:
 
     @property
     def row_bytes(self) -> float:
-        """What a row of its output takes."""
+        """Bytes per output row."""
         return self._join.row_bytes
 
     @property
     def columns(self) -> Mapping[int, Column]:
-        """The columns of its build side that those after it may refer to."""
+        """The build columns that later nodes may read."""
         return self._build.columns
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit what the join makes of these rows."""
+        """Emit the results of the join for these rows."""
         if not self._decided and (self._at_once or self._emitted >= self._build.rows):
-            with self._turn:  # other threads wait: what they would emit meanwhile costs more
+            with self._turn:  # other threads wait: the rows that they would emit in the meantime cost more
                 if not self._decided:
                     started = time.perf_counter()
                     self._reduce(budget)
@@ -88,11 +89,11 @@ class ReducingJoin:
             yield emitted
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Emit nothing: each row was decided when it came."""
+        """Emit nothing: `process` emits all results."""
         return iter(())
 
     def _reduce(self, budget: OperatorBudget) -> None:
-        """Go on with the rows that remain, if these are few and there is memory for a copy of them."""
+        """Switch to the remaining build rows, if they are few and there is memory for a copy."""
         whole = RowSet.of_source(self._number + 1, self._build.columns, self._build.rows)
         is_sampled = whole.length > _SAMPLE_ROWS and not self._at_once
         if is_sampled and self._remaining(whole.thinned(_SAMPLE_ROWS)).size > _MOST_KEPT * _SAMPLE_ROWS:
@@ -110,7 +111,7 @@ class ReducingJoin:
         self._metrics.reduced.append((self._number, int(rows.size)))
 
     def _remaining(self, rows: RowSet) -> RowIds:
-        """Return which of these build rows no join drops, in order."""
+        """Return the ids of the given build rows that no reducer drops, in order."""
         source = self._number + 1
         left = [rows]
         for other, spec, build in self._reducing:
@@ -124,7 +125,7 @@ class ReducingJoin:
         return remaining
 
     def _taken(self, rows: RowIds) -> list[pa.Array]:
-        """Return the columns by number; empty ones stand for those that nobody fetches."""
+        """Return copies of the required columns by column number; other columns are empty placeholders."""
         columns = self._build.columns
         wanted = {*self._recipe.indexed, *self._recipe.gathered}
         return [
@@ -134,5 +135,5 @@ class ReducingJoin:
 
 
 def _semi(join: JoinSpec) -> JoinSpec:
-    """Return the join that tells for each row whether it is dropped."""
+    """Return the semi-join that drops the same rows as an inner join; other joins unchanged."""
     return replace(join, how="semi") if join.how == "inner" else join

@@ -1,1 +1,1 @@
-"""Where a pipeline ends: one sink a file (see `sparkext.worker.nodes`)."""
+"""The sinks of pipelines. Each sink has its own file (see `sparkext.worker.nodes`)."""

@@ -1,4 +1,4 @@
-"""Rows for the JVM: their payload is gathered here, once, for those that are left."""
+"""Result rows for the JVM. Their payload is gathered once, here, after all joins and filters."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import conform
 
-_VALUE_BYTES = 8.0  # of columns that have not come yet: those of the probe side, and what joins add
+_VALUE_BYTES = 8.0  # of columns that are not known yet: probe columns, and columns that joins add
 
 
 class GatheredRows:
-    """Emits record batches of columns `outputs`, which `schema` declares.
+    """Emits record batches with the columns `outputs`; `schema` has their declared types.
 
-    `build_columns`: the columns of each build side, by number.
+    `build_columns`: the columns of each build side, by column number.
 
     Raises
     ------
     SchemaMismatchError
-        A column is not what was declared.
+        A column does not have the declared type.
     """
 
     copies = FINAL_OUTPUT_COPIES
@@ -34,7 +34,7 @@ class GatheredRows:
     def __init__(
         self, outputs: Sequence[ColumnRef], schema: pa.Schema, build_columns: Sequence[Mapping[int, Column]]
     ) -> None:
-        """Bind it to the columns that are asked for."""
+        """Bind it to the output columns."""
         self.outputs = outputs
         self._schema = schema
         known = dict(enumerate(build_columns, PROBE + 1))
@@ -42,7 +42,7 @@ class GatheredRows:
         self.row_bytes = sum(_VALUE_BYTES if column is None else column.value_bytes for column in values)
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
-        """Emit the payload of these rows, in as many batches as the budget asks for."""
+        """Emit the payload of these rows, in batches within the budget."""
         start = 0
         while start < rows.length:
             most = budget.next()
@@ -55,13 +55,13 @@ class GatheredRows:
             yield batch
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
-        """Emit nothing: all rows have left."""
+        """Emit nothing: `process` emits all rows."""
         return iter(())
 
     def batch(self, rows: RowSet) -> pa.RecordBatch:
         """Gather all output columns."""
         arrays = [self.column(rows, number) for number in range(len(self.outputs))]
-        # Rows without columns are as many nulls where a column is declared, else structs of no field.
+        # Rows without columns: nulls if the schema declares a column, else structs without fields.
         if not arrays and len(self._schema):
             arrays = [pa.nulls(rows.length, self._schema.field(0).type)]
         if arrays:
@@ -69,7 +69,7 @@ class GatheredRows:
         return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows.length, [None]))
 
     def column(self, rows: RowSet, number: int) -> pa.Array:
-        """Gather output column `number` and hold it against the declared type."""
+        """Gather output column `number` and convert it to the declared type."""
         array = rows.gather(self.outputs[number])
         field = self._schema.field(number)
         try:

@@ -1,19 +1,22 @@
-"""Groups of rows, with what Spark's partial aggregates keep of each: Spark's final aggregate merges them.
+"""A sink of groups, with the buffers of Spark's partial aggregates. Spark's final aggregate merges them.
 
-    rows ──▶ keys ──────▶ table of groups ──▶ number of each row's group
-      └────▶ arguments ──────────────────────▶ accumulators, an element a group
+    rows ──▶ keys ──────▶ table of groups ──▶ group index of each row
+      └────▶ arguments ──────────────────────▶ accumulators, one element per group
                                                       │
     when all rows are in, or memory is short:         ▼
                             keys of groups │ buffers, in pieces of a budget ──▶ to the JVM
 
-As a group may leave more than once, nothing has to be kept: where memory is short, all groups leave and the table
-starts over; where a first sample of rows hardly shares groups, each row leaves as a group of its own, and no table is
-searched for it; and while rows come clustered by their keys, groups leave when there are a good many, as all but the
-last ones are finished: they never take more memory than a cache. Groups that are asked for whole all stay, or do not
-fit.
+As a group may be emitted several times, groups need not stay in memory:
 
-Rows may be grouped several times, as for ROLLUP. Each time has its own table and accumulators, and a table has no
-constants: that of ROLLUP's grand total is none.
+- if memory is short, all groups are emitted and the table starts over;
+- if a first sample of rows hardly shares groups, each row is emitted as its own group, without a table;
+- while rows are clustered by their keys, groups are emitted once there are `CLUSTERED_GROUPS`, as all but the last ones
+  are complete. They fit into the CPU caches.
+
+If an aggregation requires complete groups (`whole`), all groups stay in memory, or the sink fails.
+
+Rows may have several groupings, for example for ROLLUP. Each grouping has its own table and accumulators. Constant keys
+are not part of a table: the grand total of ROLLUP has no table.
 """
 
 from __future__ import annotations
@@ -46,35 +49,35 @@ from sparkext.rows.vectors import arrow_of, constant
 
 _VALUE_BYTES = 8.0
 LEAST_BYTES = 1 << 20
-"""Groups that take no more stay, however little memory there is."""
+"""Groups up to this size stay in memory, however little is free."""
 SAMPLE_ROWS = 1 << 17
-"""After so many rows it is judged whether they share groups."""
+"""Number of rows after which the sink decides whether rows share groups."""
 _SHARED = 0.9
-"""Rows that have more groups than this share of their number are not worth a table."""
+"""If the number of groups exceeds this fraction of the rows, a table does not pay off."""
 CLUSTERED_GROUPS = 1 << 15
-"""So many groups of clustered rows leave together. 6 M rows of 1.5 M groups, a count and an average: 53 ms, and at most
-0.6 MB between morsels; 66 ms and 77 MB where all stay."""
+"""Number of clustered groups that are emitted together. Measured with 6 M rows in 1.5 M groups, a count and an average:
+53 ms, and at most 0.6 MB between morsels; without early emission 66 ms and 77 MB."""
 _CUT_RUNS = 2
-"""The first and the last run of a piece may belong to groups that other pieces have brought."""
+"""The first and the last run of a piece may belong to groups of other pieces."""
 
 
 class Groups:
-    """Emits record batches of keys and buffers, which `schema` declares: the groups of each of `aggregations`.
+    """Emits record batches of keys and buffers, with the declared types in `schema`, for each of `aggregations`.
 
     Raises
     ------
     BuildSideTooLargeError
-        Groups that are asked for whole take more memory than there is.
+        Groups that have to be complete (`whole`) do not fit in memory.
     ConditionError
         A value cannot be computed, or a sum of integers overflows.
     SchemaMismatchError
-        A column is not what was declared.
+        A column does not have the declared type.
     """
 
     copies = FINAL_OUTPUT_COPIES
 
     def __init__(self, aggregations: Sequence[Aggregation], schema: pa.Schema, hash_mask: int = FULL_MASK) -> None:
-        """Start without groups."""
+        """Begin without groups."""
         self._schema = schema
         self._numbered = [*chain.from_iterable(one.expressions() for one in aggregations)]
         self._expressions = list(dict.fromkeys(self._numbered))
@@ -86,7 +89,7 @@ class Groups:
         self._groupings = [_Grouping(one, hash_mask) for one in aggregations]
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
-        """Enter these rows; emit groups where memory is short, or groups are not shared."""
+        """Add these rows; emit groups if memory is short, or if they are not worth keeping."""
         start = 0
         while start < rows.length:
             most = budget.next()
@@ -102,7 +105,7 @@ class Groups:
                 yield from self._emitted(held, budget)
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
-        """Emit all groups that are there. Without keys there is one, also of no row."""
+        """Emit all remaining groups. Without keys there is one group, even without rows."""
         for grouping in self._groupings:
             yield from self._emitted(grouping.held, budget)
 
@@ -115,13 +118,13 @@ class Groups:
             raise ConditionError(f"expression {number} of the groups fails on {values}") from error
 
     def _entered(self, values: dict[Expression, pa.Array], rows: int, budget: OperatorBudget) -> list[_Held]:
-        """Enter a piece's rows; return groups that are to leave."""
+        """Add the rows of a piece; return the groups to emit."""
         try:
             leaving = [*chain.from_iterable(grouping.entered(values, rows) for grouping in self._groupings)]
         except AccumulatorOverflowError as error:
             raise ConditionError("a sum of integers overflows in a group") from error
         held = sum(grouping.held.nbytes for grouping in self._groupings)
-        # A table that grows needs as much again.
+        # A growing table temporarily needs twice its size.
         if held > max(LEAST_BYTES, budget.usable_bytes()):
             if self._whole:
                 raise BuildSideTooLargeError(
@@ -158,7 +161,7 @@ class Groups:
 
 
 class _Grouping:
-    """One aggregation of the rows: what is held of it, whether rows share groups, and whether they come clustered."""
+    """The state of one aggregation: its groups, whether rows share groups, and whether rows are clustered."""
 
     def __init__(self, aggregation: Aggregation, hash_mask: int) -> None:
         self.aggregation = aggregation
@@ -171,7 +174,7 @@ class _Grouping:
         self.held = self._empty()
 
     def entered(self, values: dict[Expression, pa.Array], rows: int) -> list[_Held]:
-        """Enter a piece's rows; return groups that are to leave."""
+        """Add the rows of a piece; return the groups to emit."""
         if self._passes:
             own = self._empty()
             own.enter(values, rows, shared=False)
@@ -188,7 +191,7 @@ class _Grouping:
         return [self.taken()] if self._passes or finished else []
 
     def taken(self) -> _Held:
-        """Return all groups, and start over."""
+        """Return all groups, and start over without groups."""
         full, self.held = self.held, self._empty()
         return full
 
@@ -199,7 +202,7 @@ class _Grouping:
 
 @dataclass
 class _Held:
-    """Groups, and what is kept of each. Without a `table`, as no key is `varying`, there is one group at most."""
+    """Groups and their accumulators. Without `varying` keys there is no `table`, and at most one group."""
 
     aggregation: Aggregation
     varying: Sequence[Expression]
@@ -222,7 +225,7 @@ class _Held:
         return table + sum(one.nbytes for one in self.accumulators)
 
     def enter(self, values: dict[Expression, pa.Array], rows: int, shared: bool) -> Int32Array | None:
-        """Enter rows, unless they may be `shared` each as a group of its own; return their groups if there are keys."""
+        """Add rows, and return their group indexes, None without keys. Unless `shared`, each row is its own group."""
         numbers: Int32Array | None = None
         groups = 1
         self.rows += rows
@@ -239,7 +242,7 @@ class _Held:
         return numbers
 
     def states(self, start: int, stop: int) -> list[pa.Array]:
-        """Return the columns of groups `start` to `stop`."""
+        """Return the key and state columns of groups `start` to `stop`."""
         if self.passed:
             found = iter([key.slice(start, stop - start) for key in self.passed])
         else:
@@ -249,7 +252,7 @@ class _Held:
 
 
 def _runs(numbers: Int32Array) -> int:
-    """Return how often rows in a row change their group, and once more for the first."""
+    """Return the number of runs of equal consecutive values."""
     return 1 + int(np.count_nonzero(numbers[1:] != numbers[:-1]))
 
 
@@ -264,7 +267,7 @@ def _constant(key: Expression, length: int) -> pa.Array:
 
 
 def _normalised(key: pa.Array) -> pa.Array:
-    """Return keys as a table emits them: floats have one zero and one NaN."""
+    """Return keys in the form that a table emits: floats have a single zero and a single NaN."""
     if not pa.types.is_floating(key.type):
         return key
     values = key.fill_null(0).to_numpy(zero_copy_only=False) + 0.0

@@ -1,4 +1,4 @@
-"""A sink of rows that go to other tasks, by their keys: into the file that Spark's shuffle hands out."""
+"""A sink of outgoing rows, partitioned by their keys: writes the file that Spark's shuffle serves to other tasks."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from sparkext.worker.sinks.gathered_rows import GatheredRows
 from sparkext.worker.worker_task import task_id
 
 RESULT = pa.schema([(name, pa.binary()) for name in ("bytes", "checksum", "rows", "sizes", "sketch")])
-"""What a task tells of its file, in one row: int64 values, a number a line, and the sketch of its keys.
+"""A task's description of its file, in one row: int64 values per bucket (`line` in the code), and a sketch of its keys.
 
-`bytes` lie in the file, `sizes` are those of the same rows in memory. `checksum` is one number, by which Spark tells
-whether a task that runs again sends other rows: `Partitioning.checksum`.
+`bytes`: bytes in the file. `sizes`: bytes of the same rows in memory. `checksum`: a single number, from which Spark
+detects that a task that runs again sends other rows (`Partitioning.checksum`).
 """
 
 
 @dataclass(frozen=True)
 class Leaving:
-    """Which rows leave for other tasks by which keys. Spark tells the file of a task beside the reports of `run`."""
+    """The partitioning of outgoing rows. Spark writes the target path next to the reports of `run`."""
 
     partitioning: Partitioning
     run: str
 
     def target(self) -> Path:
-        """Return where the rows of this task go."""
+        """Return the path of this task's file."""
         note = beside_task(self.run, "target")
         assert note is not None, "called in a task"
         return Path(note.read_text(encoding="utf-8"))
 
 
 class LeavingRows:
-    """Writes all rows to a file, line by line, and emits what is in it.
+    """Writes all rows to a file, bucket by bucket, and emits the description of the file.
 
-    There may be a file already, without content: what others are to read, Spark lets them before it is written.
+    The file may exist already, empty: Spark grants other users access to it before it is written.
     """
 
     def __init__(self, rows: GatheredRows, leaving: Leaving, free: FreeMemory) -> None:
-        """Bind it to the columns that leave."""
+        """Bind it to the outgoing columns."""
         self._gathered = rows
         self._leaving = leaving
         self._partitioning = leaving.partitioning
@@ -73,7 +73,7 @@ class LeavingRows:
         self._sketch = np.zeros(lines * WIDTH, dtype=np.int64)
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
-        """Take rows in; nothing leaves the task this way."""
+        """Gather rows; emit nothing."""
         for batch in self._gathered.process(rows, budget):
             with self._turn:
                 size = gathered_bytes(batch)
@@ -86,7 +86,7 @@ class LeavingRows:
         return iter(())
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
-        """Write the file; emit how many bytes and rows each line has."""
+        """Write the file; emit its description (`RESULT`)."""
         try:
             self._leave(budget)
             started = time.perf_counter()
@@ -100,7 +100,7 @@ class LeavingRows:
         yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary()) for values in told], schema=RESULT)
 
     def _leave(self, budget: OperatorBudget) -> None:
-        """Put what waits in the order of lines, and keep it as cells."""
+        """Sort the gathered rows by bucket, and pack them into blocks."""
         if not self._waiting:
             return
         started = time.perf_counter()
@@ -110,7 +110,7 @@ class LeavingRows:
         del table
         hashes, lines = self._partitioning.lines(rows)
         add_to_sketch(hashes, lines, self._sketch)
-        self._checksum += self._partitioning.checksum(rows, hashes)  # and overflows
+        self._checksum += self._partitioning.checksum(rows, hashes)  # may overflow
         del hashes
         order = self._partitioning.order(lines, task_id().partition)
         self._rows += np.diff(order.starts)

@@ -1,12 +1,12 @@
-"""The first rows of a task in some order: Spark's own operator above takes the first of all tasks'.
+"""A sink of a task's first n rows in some order (n: `top.count`). Spark's operator selects from the rows of all tasks.
 
     rows ──▶ first column ──▶ before the bound? ──▶ other columns ──▶ before it? ──▶ payload ──▶ held
                of the order                          of the order                                 │
-                                                              twice as many as are asked for:     ▼
-                                                   the last of the first is the new bound, others go
+                                                              more than 2 n rows are held:        ▼
+                                                   row n becomes the new bound, rows after it are dropped
 
-As Spark takes the first of what comes, more may leave than are asked for: where memory is short, the rows that are held
-leave. The bound stays: as many rows as are asked for are not behind it.
+As Spark selects the first rows, a task may emit more than n rows: if memory is short, the held rows are emitted. The
+bound stays valid, as at least n rows are not after it.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from sparkext.rows.row_set import RowSet
 from sparkext.worker.sinks.gathered_rows import GatheredRows
 
 LEAST_BYTES = 1 << 20
-"""Rows that take no more stay, however little memory there is."""
+"""Rows up to this size stay in memory, however little is free."""
 MOST_BYTES = 1 << 30
-"""Rows that take more leave: the strings of a column are put into one array, which holds up to 2 GiB."""
+"""Rows beyond this size are emitted: the strings of a column are combined into one array, which holds up to 2 GiB."""
 
 
 class TopRows:
-    """Emits record batches of the rows that are first, and of some others; `payload` makes them.
+    """Emits record batches that contain the first rows, and possibly others; `payload` gathers them.
 
     Raises
     ------
     SchemaMismatchError
-        A column is not what was declared.
+        A column does not have the declared type.
     """
 
     copies = FINAL_OUTPUT_COPIES
 
     def __init__(self, top: Top, payload: GatheredRows) -> None:
-        """Start without rows."""
+        """Begin without rows."""
         self._count = top.count
         self._order = top.order
         self._payload = payload
@@ -56,7 +56,7 @@ class TopRows:
         self._bound: Bound | None = None
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
-        """Hold those of these rows that may be first; emit rows where memory is short."""
+        """Hold the rows that may be among the first; emit rows if memory is short."""
         start = 0
         while start < rows.length:
             most = budget.next()
@@ -75,16 +75,16 @@ class TopRows:
                 yield from self._emitted(leaving, budget)
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
-        """Emit the rows that are held, now that no others come before them."""
+        """Emit the held rows that are among the first."""
         started = time.perf_counter()
         self._reduce()
         budget.spent_since(started)
         yield from self._emitted(self._held, budget)
 
     def _candidates(self, rows: RowSet) -> RowSet:
-        """Return those that come before the bound, and of these no more than are asked for, whose last is the new one.
+        """Return the rows before the bound, at most n of them. If there are n, the last of them is the new bound.
 
-        They are picked even where all are: what is held must be a copy, as the columns of a morsel go with it.
+        The result is always a copy: held rows must not refer to the columns of a morsel.
         """
         bound, looked_at = self._bound, self._order
         kept = rows
@@ -94,7 +94,7 @@ class TopRows:
             kept = rows.picked(np.flatnonzero(before if len(looked_at) == 1 else before | equal))
             if kept.length and len(looked_at) > 1:
                 kept = kept.picked(np.flatnonzero(compared(self._parts(kept, looked_at), bound)[0]))
-        if kept.length >= self._count:  # of which so many stay, or leave, so what is behind them need not
+        if kept.length >= self._count:  # all n rows are held or emitted, so rows after them are not needed
             first_of_all, self._bound = first_rows(self._parts(kept, looked_at), self._count)
             kept = kept.picked(first_of_all)
         return kept if kept is not rows else rows.picked(np.arange(rows.length))
@@ -104,7 +104,7 @@ class TopRows:
         return _ordered(columns, order)
 
     def _entered(self, batch: pa.RecordBatch, budget: OperatorBudget) -> list[pa.RecordBatch]:
-        """Hold a batch's rows; return batches that are to leave."""
+        """Hold the rows of a batch; return the batches to emit."""
         self._held.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
@@ -124,7 +124,7 @@ class TopRows:
         self._bytes = sum(batch.nbytes for batch in batches)
 
     def _reduce(self) -> None:
-        """Drop all rows that are held but the first, the last of which is a bound then."""
+        """Drop the held rows after the first n; row n becomes the new bound."""
         if self._rows < self._count:
             return
         columns = (pa.concat_arrays([batch.column(by.output) for batch in self._held]) for by in self._order)
@@ -154,7 +154,7 @@ def _ordered(columns: Iterator[pa.Array], order: Sequence[OrderedBy]) -> list[Pa
 
 
 def _taken(batches: Sequence[pa.RecordBatch], rows: Rows) -> Iterator[pa.RecordBatch]:
-    """Yield copies of these rows, ascending numbers over all batches."""
+    """Yield copies of these rows; `rows` are ascending row numbers over all batches."""
     start = 0
     for batch in batches:
         within = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + batch.num_rows)]
@@ -164,5 +164,5 @@ def _taken(batches: Sequence[pa.RecordBatch], rows: Rows) -> Iterator[pa.RecordB
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Put neighbours together; nested columns of files may differ in the names of their elements."""
+    """Concatenate consecutive batches of equal schema: nested columns of files may have different element names."""
     return [pa.concat_batches(list(alike)) for _, alike in groupby(batches, key=lambda batch: batch.schema)]

@@ -1,1 +1,1 @@
-"""Where a pipeline's rows come from: one source a file (see `sparkext.worker.nodes`)."""
+"""The sources of pipelines. Each source has its own file (see `sparkext.worker.nodes`)."""

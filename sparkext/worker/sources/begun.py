@@ -1,4 +1,4 @@
-"""A source of which the first rows have been looked at before a pipeline takes them."""
+"""A source whose first rows are read before a pipeline starts."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from sparkext.worker.nodes import Source
 
 
 class Begun:
-    """Gives what another source gives; `first` are its first rows, None if it has none.
+    """Wraps another source; `first` is its first row set, None if it has no rows.
 
-    Whoever begins it counts in the `metrics` of the pipeline.
+    Input is counted in `metrics`, which must be the metrics of the pipeline.
     """
 
     def __init__(self, source: Source, metrics: TaskMetrics) -> None:
-        """Take the first rows."""
+        """Read the first row set."""
         self._source = source
         self._others = source.row_sets(metrics)
         self.first = next(self._others, None)
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
-        """Yield all rows, the first ones again; let go of these as soon as they are taken."""
+        """Yield all row sets, beginning with `first`, to which no reference is kept."""
         first, self.first = self.first, None
         return self._others if first is None else chain([first], self._others)
 
     def confirm(self) -> None:
-        """Make sure that what has been read so far is sound."""
+        """Check that the data read so far is valid."""
         self._source.confirm()

@@ -1,7 +1,7 @@
-"""Rows that workers have made before, such as whole groups.
+"""Rows that workers have derived, such as complete groups.
 
-One task takes all of them. Made again, after a failure or for want of room, they may come in another order: two tasks
-could not tell which of them the other has taken.
+A single task reads all of them. If the rows are derived again, after a failure or an eviction, their order may differ,
+so two tasks could not divide them reliably.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from sparkext.rows.row_set import RowSet
 
 
 class MadeRows:
-    """The rows that a build source has made, in row sets of at most `max_rows`, for the row that asks for them."""
+    """All rows of a derived source, in row sets of at most `max_rows`, once for each input batch."""
 
     def __init__(self, made: BuildSide, batches: Iterable[pa.RecordBatch], max_rows: int) -> None:
-        """Bind the rows to the task that takes them."""
+        """Bind the rows to the task that reads them; `batches` is the input of the task."""
         self._made = made
         self._batches = batches
         self._max_rows = max_rows
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
-        """Yield all rows."""
+        """Yield all rows for each input batch."""
         metrics.source = list(self._made.info.made_by)
         rows = RowSet.of_morsel(self._made.columns, self._made.rows)
         for _ in self._batches:
@@ -36,9 +36,9 @@ class MadeRows:
                 yield rows.slice(start, min(self._max_rows, rows.length - start))
 
     def confirm(self) -> None:
-        """Do nothing: what has been made does not change."""
+        """Do nothing: derived rows do not change."""
 
 
 def source_recipe(spec: PipelineSpec, hash_mask: int) -> IndexRecipe:
-    """Return which columns of the source are kept; no row of it is looked up."""
+    """Return the recipe of the source's gathered columns, without keys, as its rows are never looked up."""
     return IndexRecipe((), (), (), "auto", hash_mask, gathered=spec.gathered(PROBE))

@@ -20,11 +20,11 @@ class RowBatches:
     Raises
     ------
     SchemaMismatchError
-        A batch has another number of columns than the pipeline was planned for.
+        A batch does not have the number of columns that the pipeline was planned for.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], spec: PipelineSpec, max_rows: int) -> None:
-        """Take batches as Spark cuts them."""
+        """Bind record batches of any size."""
         self._batches = batches
         self._width = spec.owner_columns + spec.probe_columns
         self._max_rows = max_rows
@@ -36,7 +36,7 @@ class RowBatches:
             yield RowSet.of_morsel([Column.of(column) for column in morsel.columns], morsel.num_rows)
 
     def confirm(self) -> None:
-        """Do nothing: what has arrived does not change."""
+        """Do nothing: received rows do not change."""
 
     def _counted(self, metrics: TaskMetrics) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:

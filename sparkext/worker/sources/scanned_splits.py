@@ -1,4 +1,4 @@
-"""Rows of files, which the task reads itself."""
+"""Rows of files that the task reads itself."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sparkext.worker.probe_keys import ProbeKeys
 
 
 class ScannedSplits:
-    """Splits of Parquet files, but for what the build sides of a pipeline rule out beforehand.
+    """Splits of Parquet files, without the parts that cannot match the build sides of the pipeline.
 
-    These are row groups by their statistics, and whole partitions by their values.
+    Row groups are skipped by their statistics, and whole Spark partitions by their partition values.
     """
 
     def __init__(
@@ -37,24 +37,24 @@ class ScannedSplits:
         ]
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
-        """Yield the rows that the scan's filter keeps."""
+        """Yield the rows that fulfil the filter of the scan."""
         metrics.scan = self._scan.metrics
         for rows in self._scan.row_sets(filter(self._may_match, self._splits)):
             metrics.morsels += 1
             yield rows
 
     def confirm(self) -> None:
-        """Make sure that no file was replaced while it was read: a LIMIT may ask for no more.
+        """Check that no file was replaced while it was read. A LIMIT may end the reading early.
 
         Raises
         ------
         FileReadError
-            One was.
+            A file was replaced.
         """
         self._scan.check_unchanged()
 
     def _may_match(self, split: Split) -> bool:
-        """Return whether the partition that a split belongs to has a match wherever rows without one are dropped."""
+        """Return whether the partition values of a split have a match in every join that drops unmatched rows."""
         if not self._deciding:
             return True
         row = {number: Column.of(self._scan.constant(split.values, number, 1)) for number in self._partitions}
@@ -63,9 +63,9 @@ class ScannedSplits:
 
 
 def probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[ProbeBounds]:
-    """Return what the build sides ask of columns of the probe side: rows outside lack a match that they need.
+    """Return the bounds of probe columns given by the build sides: rows outside of them lack a required match.
 
-    A join that may fail has to see all rows that come to it.
+    Joins after the first one that may fail are ignored: that join has to receive all of its rows.
     """
     last = next((number for number, join in enumerate(spec.joins, 1) if join.may_fail), len(spec.joins))
     return [

@@ -1,4 +1,4 @@
-"""Rows that stream to a slot, cell by cell, and what each line of them costs."""
+"""Rows streamed to a partition in blocks (`cell` in the code), and the cost of each bucket (`line`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TELL_SECONDS = 0.1
 
 
 class Arriving(NamedTuple):
-    """What has come for a line: a cell of its probe rows, or, for a group of lines, where build rows lie (a text)."""
+    """Received data: a block of probe rows, or the locations of build rows (a text) for the group of a bucket."""
 
     line: int
     is_build: bool
@@ -28,7 +28,7 @@ class Arriving(NamedTuple):
 
 
 def arriving(batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
-    """Yield what has come, one by one, without a copy."""
+    """Yield the received data one by one, without copies."""
     for batch in batches:
         lines, build, contents = batch.columns
         for number in range(batch.num_rows):
@@ -36,13 +36,13 @@ def arriving(batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
 
 
 class LineClock:
-    """The rows that came of each line, and the seconds that this thread has worked for them; waiting is not work.
+    """Measures the rows of each bucket, and the CPU seconds that this thread spends on them, without waiting times.
 
-    It tells them now and then.
+    It writes the measurements to the task's files at intervals of at least `_TELL_SECONDS`.
     """
 
     def __init__(self, files: TaskFiles) -> None:
-        """Begin with no line."""
+        """Begin without a bucket."""
         self._files = files
         self.told = Told()
         self._line: int | None = None
@@ -50,7 +50,7 @@ class LineClock:
         self._last = time.monotonic()
 
     def turn(self, line: int | None) -> None:
-        """From here on this thread works for another line; for none, what it does counts for none."""
+        """Attribute this thread's time to a bucket from now on, or to none (None)."""
         now = time.thread_time()
         if self._line is not None:
             self.told.spend(self._line, now - self._since)
@@ -59,28 +59,28 @@ class LineClock:
             self.tell()
 
     def count(self, rows: int) -> None:
-        """Count rows of the line that it is the turn of."""
+        """Count rows of the current bucket."""
         assert self._line is not None, "rows are of a line"
         self.told.count(self._line, rows)
 
     def tell(self) -> None:
-        """Leave them where the task finds them."""
+        """Write the measurements to the task's files."""
         self._files.tell(self.told)
         self._last = time.monotonic()
 
 
 class StreamedCells:
-    """Cells that come one after the other for one group of lines."""
+    """A sequence of blocks for one group of buckets."""
 
     def __init__(self, cells: Iterable[Arriving], rows: RowUnpacker, max_rows: int, clock: LineClock) -> None:
-        """Bind them to what reads them."""
+        """Bind the blocks to their reader and to the clock."""
         self._cells = cells
         self._rows = rows
         self._max_rows = max_rows
         self._clock = clock
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
-        """Yield the rows of each cell, a morsel at a time."""
+        """Yield the rows of each block in morsels."""
         for cell in self._cells:
             self._clock.turn(cell.line)
             metrics.batches_in += 1
@@ -92,4 +92,4 @@ class StreamedCells:
         self._clock.turn(None)
 
     def confirm(self) -> None:
-        """Do nothing: what has arrived does not change."""
+        """Do nothing: received rows do not change."""
