@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m bench --list`. Every answer is checked before a time is reported."""
+"""Benchmarks; `python -m bench --list` lists them. Every answer is checked before a time is reported."""

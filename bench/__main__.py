@@ -1,6 +1,6 @@
-"""`python -m bench [case …]`: checks answers, then times; every case in a process of its own.
+"""`python -m bench [case …]` checks answers, then times cases, each in its own process (one for all with `--quick`).
 
-`python -m bench compare OLD NEW` says what has become slower, `python -m bench report` draws the figures of the pages.
+`python -m bench compare OLD NEW` reports slower cases; `python -m bench report` draws the figures of the documentation.
 Exit status: 0, 1 if any answer was wrong or a case failed, 2 for a bad call.
 """
 
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def all_cases() -> dict[str, Case]:
-    """Every case of every suite, by name."""
+    """Return every case of every suite, by name."""
     return {case.name: case for suite in SUITES for case in _suite(suite).cases()}
 
 
@@ -120,7 +120,7 @@ def _run_all(cases: Sequence[Case], arguments: argparse.Namespace) -> int:
 
 
 def _results_file(arguments: argparse.Namespace, found: Mapping[str, str]) -> Path | None:
-    """Begin the file of this run with the facts; none for a quick run that was not asked to write one."""
+    """Create the results file of this run, with the facts as its first line; None for a quick run without `--json`."""
     path: Path | None = arguments.json and arguments.json.absolute()
     if path is None and arguments.quick:
         return None
@@ -160,7 +160,7 @@ def _title(case: Case, bench: Bench) -> str:
 
 
 def _spawn(benches: Sequence[Bench], threads: int) -> int:
-    """Run cases in a process of their own, with thread pools and cores limited before anything is imported."""
+    """Run cases in a new process, with thread pools limited before anything is imported; return its exit status."""
     limits = dict.fromkeys(
         ("POLARS_MAX_THREADS", "TOKIO_WORKER_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS"), str(threads)
     )
@@ -169,7 +169,7 @@ def _spawn(benches: Sequence[Bench], threads: int) -> int:
 
 
 def _run_here(benches: Sequence[Bench]) -> int:
-    """Run cases in this process; 1 if any failed."""
+    """Run cases in this process, on as many cores as threads. Return 1 if any failed, else 0."""
     cores = sorted(os.sched_getaffinity(0))
     failed = 0
     for bench in benches:

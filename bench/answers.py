@@ -1,4 +1,4 @@
-"""Order-independent checksums of Arrow batches, so that engines can be held against each other."""
+"""Order-independent checksums of Arrow batches, to compare the results of engines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NULL = 0x5BD1E995
 
 
 class Answer(NamedTuple):
-    """Rows, and the sum and the exclusive or of a 64-bit hash of every row over all columns.
+    """The number of rows, and the sum and exclusive or of a 64-bit hash of every row over all columns.
 
-    The sum notices duplicates, which cancel out in the exclusive or; the exclusive or depends on every bit.
+    The sum detects duplicates, which cancel out in the exclusive or; the exclusive or depends on every bit.
     """
 
     rows: int
@@ -27,9 +27,9 @@ class Answer(NamedTuple):
 
 
 def answer_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Answer:
-    """Sum up a result. Columns are found by name and compared as `schema` types them, whatever an engine calls them.
+    """Compute the checksums of a result. Columns are matched by name and cast to the types of `schema`.
 
-    Raises `ValueError` if a column is missing or too many came.
+    Raises `ValueError` if the column names differ from those in `schema`.
     """
     rows = hash_sum = hash_xor = 0
     for batch in batches:
@@ -56,7 +56,7 @@ def _fold(column: pa.Array, row_hash: Int64Array) -> None:
 
 
 def _words(column: pa.Array) -> list[Int64Array]:
-    """All bits of a column as one or two words a row."""
+    """Return one or two int64 words per row: all bits of a value, or the hash of a string or binary value."""
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         return [hash_rows(var_bytes(column))]
     if column.type.bit_width == 128:
@@ -67,7 +67,7 @@ def _words(column: pa.Array) -> list[Int64Array]:
 
 @kernel
 def _mix(words: Int64Array, valid: Any, row_hash: Int64Array) -> None:
-    """row_hash[i] = mix(row_hash[i] * 31 + words[i]), a null counting as a constant."""
+    """row_hash[i] = mix(row_hash[i] * 31 + words[i]); a null counts as the constant `_NULL`."""
     all_valid = valid.size == 0
     for i in range(row_hash.size):
         word = words[i] if all_valid or valid[i] != 0 else np.int64(_NULL)

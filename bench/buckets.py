@@ -1,4 +1,4 @@
-"""Tables in a bucket whose store takes 30 ms to answer: what workers ask for, and what Spark's reader does."""
+"""Tables in a bucket of an object store that answers after 30 ms: time and requests of our workers and of Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECONDS = 0.03
 
 
 def cases() -> list[Case]:
-    """The three joins."""
+    """Return the only case: three joins of TPC-H."""
     return [
         Case(
             "buckets.three-joins",
@@ -90,7 +90,7 @@ def _compare(bench: Bench, spark: SparkSession, chain: Chain, store: SlowStore, 
 
 
 def _placed(bench: Bench, chain: Chain, folder: Path) -> list[Path]:
-    """Put the files of the tables where the store finds them."""
+    """Link the files of the tables into the folder that the store serves; return the links."""
     sources, files = tpch.tables(bench), []
     for table in chain.tables:
         files.append(folder / table / "part-0.parquet")

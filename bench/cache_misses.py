@@ -1,6 +1,6 @@
-"""Counts what misses the caches of the processor: of this process and the threads that it starts from then on.
+"""Counts the processor's cache misses, in this process and in the threads that it starts afterwards.
 
-By Linux's perf events, which many virtual machines and containers do not offer.
+Uses Linux's perf events, which many virtual machines and containers do not offer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _CLOSED_ON_EXEC = 8
 
 
 class NoCountersError(Exception):
-    """Cache misses cannot be counted here; says why."""
+    """Cache misses cannot be counted on this machine; the message gives the reason."""
 
 
 def cache_misses() -> Callable[[], int]:
-    """Begin to count; return what gives the count so far.
+    """Start to count, and return a function that returns the count so far.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Chains of inner joins over Parquet files under an aggregate, as every engine is asked for them.
+"""Chains of inner joins over Parquet files under an aggregate, as queries for every engine.
 
-The sink is the same for all: one row of a count and sums over all rows of the result.
+All engines return one row: a count and sums over all rows of the result.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Paths = Mapping[str, Path]
 
 @dataclass(frozen=True)
 class Chain:
-    """`joins` are (build table, probe key, build key); `sums` are integer columns of any of the tables."""
+    """A chain: `joins` are (build table, probe key, build key); `sums` are integer columns of any of the tables."""
 
     probe: str
     joins: Sequence[tuple[str, str, str]]
     sums: Sequence[str]
 
     def sql(self, hint: str = "") -> str:
-        """The query, with this hint of Spark's on every build side."""
+        """Return the query, with this Spark join hint on every build side."""
         names = ", ".join(build for build, _, _ in self.joins)
         hints = f"/*+ {hint}({names}) */ " if hint else ""
         sums = ", ".join(f"sum({column}) AS sum_{column}" for column in self.sums)
@@ -41,7 +41,7 @@ class Chain:
 
 
 def engines(chain: Chain, paths: Paths, threads: int) -> dict[str, Callable[[], Answer]]:
-    """The other engines by name. Each reads the files anew whenever it is asked, as Spark does in its session."""
+    """Return a function for each other engine, by name. Each call reads the files anew, as in a Spark session."""
     from bench.competitors import datafusion_queries
 
     return {
@@ -53,7 +53,7 @@ def engines(chain: Chain, paths: Paths, threads: int) -> dict[str, Callable[[], 
 
 
 def duckdb(query: str, paths: Paths, threads: int) -> Callable[[], Answer]:
-    """DuckDB, asked for one row."""
+    """Return a function that runs a query with one result row in DuckDB."""
     from bench.competitors import duckdb_queries
 
     return partial(_one_row, duckdb_queries(threads), query, paths)
@@ -65,7 +65,7 @@ def _one_row(ask: Query, query: str, paths: Paths) -> Answer:
 
 
 def polars(chain: Chain, paths: Paths) -> Answer:
-    """Polars' streaming engine; build sides are those that are named, order is not maintained."""
+    """Run the chain in Polars' streaming engine, with the chain's build sides, without maintaining row order."""
     import polars as engine
 
     query = engine.scan_parquet(paths[chain.probe])
@@ -84,7 +84,7 @@ def polars(chain: Chain, paths: Paths) -> Answer:
 
 
 def acero(chain: Chain, paths: Paths, threads: int) -> Answer:
-    """pyarrow's Acero: one declaration over scans of the columns that are needed."""
+    """Run the chain in pyarrow's Acero, as one declaration over scans of the required columns."""
     import pyarrow as pa
     import pyarrow.dataset as ds
     from pyarrow import acero as engine

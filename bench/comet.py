@@ -1,7 +1,8 @@
-"""Apache DataFusion Comet, a native accelerator for Spark, in a Spark that it supports, beside this package in its own.
+"""Apache DataFusion Comet, a native accelerator for Spark, compared with this package, each in its own Spark version.
 
-`python -m bench.comet --install` makes the environment for it in .data/comet: a virtual environment with PySpark 3.5
-and Comet's jar from Maven Central, 450 MB. Nothing is fetched otherwise, and without it the cases are skipped.
+`python -m bench.comet --install` creates the environment for Comet in .data/comet: a virtual environment with PySpark
+3.5, and Comet's jar from Maven Central, 450 MB. Only this command downloads anything. Without the environment, the
+cases are skipped.
 """
 
 from __future__ import annotations
@@ -61,15 +62,15 @@ SETTINGS = {
 }
 
 ALWAYS = ("q03", "q05", "q09", "q10", "q17", "q18", "q21")
-"""Queries that are timed whatever auto mode makes of them: those with the largest joins and groups."""
+"""Queries with the largest joins and groups, which are timed even if auto mode keeps Spark's plan."""
 
 Ask = Callable[[dict[str, Any]], Any]
-"""Sends a question to the other session and returns its answer."""
+"""Sends a request to the session with Comet and returns its answer."""
 
 
 @dataclass(frozen=True)
 class _Form:
-    """One way to ask the other session."""
+    """A hint and settings with which the session with Comet runs a query; `group` as in `Contestant`."""
 
     name: str
     hint: str
@@ -98,7 +99,7 @@ QUERY_FORMS = (
 
 
 def cases() -> list[Case]:
-    """The hard joins, three joins of TPC-H, and its queries."""
+    """Return the cases: three joins of TPC-H, its queries, and the hard joins."""
     return [
         Case("comet.three-joins", "lineitem, orders, supplier, part; a count and four sums", _run_chain, named=True),
         Case("comet.tpch", "TPC-H's largest queries, and all that auto mode plans anew", _run_queries, named=True),
@@ -188,13 +189,13 @@ def _contestant(form: _Form, chain: Chain, tables: Paths, ask: Ask) -> Contestan
 
 
 def _question(text: str, tables: Paths, form: _Form) -> dict[str, Any]:
-    """A query, and the files that it names, which the session looks at anew, as the other one does."""
+    """Return the request for a query. The session lists the files anew each time, as does our session."""
     return {"sql": text, "conf": form.conf, "tables": {name: str(path) for name, path in tables.items()}}
 
 
 @contextmanager
 def _comet_session(bench: Bench) -> Iterator[Ask]:
-    """Start the other Spark; yields a function that sends it a query and returns what it answers."""
+    """Start Spark with Comet in another process; yield a function that sends it a request and returns the answer."""
     heap = f"{heap_mib()}m"
     settings = {
         **SETTINGS,
@@ -234,7 +235,7 @@ def _comet_session(bench: Bench) -> Iterator[Ask]:
 
 
 def installed(home: Path) -> bool:
-    """Whether everything is there."""
+    """Return whether the jar and the virtual environment exist."""
     return (home / _JAR).exists() and _python(home).exists()
 
 
@@ -243,11 +244,11 @@ def _python(home: Path) -> Path:
 
 
 def install(home: Path) -> None:
-    """Make the environment, and fetch the jar, whose checksum has to be Maven Central's."""
+    """Create the environment, and download the jar, whose SHA-1 has to match Maven Central's."""
     home.mkdir(parents=True, exist_ok=True)
     if not _python(home).exists():
         venv.create(home / "venv", with_pip=True)
-    # PySpark 3.5 still needs distutils from setuptools where Python has none.
+    # PySpark 3.5 needs distutils, which setuptools provides for Python versions without it.
     packages = [f"pyspark=={SPARK}", "setuptools<81"]
     subprocess.run([str(_python(home)), "-m", "pip", "install", "--quiet", *packages], check=True)
     if not (home / _JAR).exists():
@@ -259,7 +260,7 @@ def install(home: Path) -> None:
 
 
 def main() -> int:
-    """Install, if asked to."""
+    """Install Comet and its Spark; the command line requires `--install`."""
     parser = argparse.ArgumentParser(prog="python -m bench.comet", description=__doc__)
     parser.add_argument("--install", action="store_true", required=True, help="fetch PySpark 3.5 and Comet's jar")
     parser.parse_args()

@@ -1,6 +1,6 @@
-"""The other Spark of the comet suite, in a process of its own: queries come in as JSON lines, answers go out as such.
+"""The Spark session with Comet, in its own process: reads requests from stdin and writes answers to stdout, in JSON.
 
-It runs in an environment that has PySpark 3.5 and what Python brings along: it imports no more than that.
+Its environment has only PySpark 3.5, so this module imports no other package except the standard library.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Start Spark with the settings of the first line; answer every line until there is none."""
-    # What else writes to stdout must not come between the answers.
+    """Start Spark with the settings in the first line of stdin; then answer each line until stdin ends."""
+    # Redirects other output on stdout to stderr, so that stdout receives only answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     first = json.loads(sys.stdin.readline())
@@ -59,7 +59,7 @@ def _native(operators: list[str]) -> int:
 
 
 def _final(plan: str) -> str:
-    """What ran: an adaptive plan shows what was planned at first as well."""
+    """Return the final plan; the text of an adaptive plan also contains the initial plan."""
     return plan.partition("== Initial Plan ==")[0]
 
 

@@ -1,11 +1,11 @@
-"""`python -m bench compare OLD NEW`: what has become slower or faster by more than noise.
+"""`python -m bench compare OLD NEW` reports times that have changed by more than noise.
 
-Two kinds of noise are told from a change. Runs of one contestant differ: the ratio of the medians is resampled
-(bootstrap), and all of its interval has to lie beyond the limit. And whole processes differ, by the machine's state
-and by where memory happens to lie: the other engines, whose code is the same in both files, show how much. Their
-median change is taken off ours, and the limit is three times their spread if that is more than `--effect`.
+Two kinds of noise are separated from changes. First, runs of one contestant differ: the ratio of the medians is
+bootstrapped, and its whole confidence interval has to exceed the limit. Second, processes differ, by the state of the
+machine and by the layout of memory. The other engines, whose code is the same in both files, measure this noise: their
+median change is divided out of ours, and the limit is three times their spread if that is more than `--effect`.
 
-Exit status: 0, 1 if this package has become slower anywhere, 2 if the files cannot be compared.
+Exit status: 0, 1 if this package has become slower in any case, 2 if the files cannot be compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAD_TO_DEVIATION = 1.4826
 
 @dataclass(frozen=True)
 class Noise:
-    """What the engines that did not change tell: logarithms of the drift and of the limit of what may be noise."""
+    """Noise, measured with unchanged engines: logarithms of the drift, and of the largest change that is noise."""
 
     drift: float
     limit: float
@@ -41,7 +41,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Change:
-    """New over old time of one contestant, the drift taken off: its estimate and its interval."""
+    """Ratio of new to old time of one contestant, without the drift: the estimate and its confidence interval."""
 
     key: Key
     contestant: str
@@ -54,7 +54,7 @@ class Change:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print what changed."""
+    """Compare two result files, and print the changes."""
     parser = argparse.ArgumentParser(
         prog="bench compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def compare(old: Results, new: Results, effect: float) -> tuple[list[Change], Noise]:
-    """Hold all contestants of this package in `new` against themselves in `old`."""
+    """Compare the times of all contestants of this package in `new` with their times in `old`."""
     before, after = _by_contestant(old), _by_contestant(new)
     common = [name for name in after if name in before]
     noise = _noise([_log_ratio(before[name], after[name]) for name in common if not after[name].ours], effect)
@@ -102,7 +102,7 @@ def _log_ratio(old: Timed, new: Timed) -> float:
 
 
 def _noise(logs: Sequence[float], effect: float) -> Noise:
-    """Drift and limit; with too few controls there is no drift, and the limit is the effect."""
+    """Return drift and limit. With fewer than `LEAST_CONTROLS` ratios, the drift is 0 and the limit is the effect."""
     least = math.log1p(effect)
     if len(logs) < LEAST_CONTROLS:
         return Noise(0.0, least, len(logs))
@@ -129,7 +129,7 @@ def _change(old: Timed, new: Timed, noise: Noise) -> Change:
 
 
 def _resampled(old: Sequence[float], new: Sequence[float]) -> np.ndarray:
-    """Logarithms of the ratio of medians, for samples that are drawn anew from the runs of each side."""
+    """Return logarithms of the ratio of medians, for samples redrawn from the runs of each side."""
     generator = np.random.default_rng(1)
     medians = [np.median(generator.choice(np.asarray(runs), (RESAMPLES, len(runs))), axis=1) for runs in (old, new)]
     return np.log(medians[1]) - np.log(medians[0])

@@ -1,7 +1,7 @@
-"""The other engines, each with its best documented settings for this job. Every one yields Arrow record batches.
+"""The other engines, each with its best documented settings for these joins. All yield Arrow record batches.
 
-A competitor gets the tables and the number of threads once, before the clock starts, and may convert the tables to its
-own form then: what is timed is the joins, the building of hash tables, and the way out to Arrow.
+A competitor receives the tables and the number of threads once, before the clock starts, and may then convert the
+tables to its own format. The timed part is building hash tables, joining, and exporting the result to Arrow.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bench.workloads import Workload
 
 Run = Callable[[], Iterator[pa.RecordBatch]]
 Query = Callable[[str, Mapping[str, Path]], list[tuple[Any, ...]]]
-"""The rows of a query over Parquet files by the names of its tables; they are read anew whenever it is asked."""
+"""Returns the rows of a SQL query over Parquet files, given by table name. Each call reads the files anew."""
 
 
 def _select(workload: Workload) -> str:
-    """Return the joins as SQL, in the order in which the workload has them."""
+    """Return the joins as SQL, in the order of the workload."""
     text = f"SELECT {', '.join(workload.schema.names)} FROM {workload.probe}"
     for join in workload.joins:
         condition = " AND ".join(f"{probe} = {build}" for probe, build in join.keys)
@@ -29,7 +29,7 @@ def _select(workload: Workload) -> str:
 
 
 def duckdb_connection(threads: int) -> Any:
-    """Open a database in memory; insertion order not preserved, so that nothing is buffered for its sake."""
+    """Open a database in memory. It does not preserve insertion order, which would require buffering."""
     import duckdb as engine
 
     connection = engine.connect()
@@ -40,10 +40,10 @@ def duckdb_connection(threads: int) -> Any:
 
 
 def duckdb(workload: Workload, threads: int, own_tables: bool = False, folder: Path | None = None) -> Run:
-    """DuckDB, read as a stream.
+    """Return a run of DuckDB, whose result is read as a stream.
 
-    It scans the Arrow tables; with `own_tables` tables of its own form that were filled before the clock starts; with
-    a `folder` the tables' Parquet files there.
+    It scans the Arrow tables. With `own_tables`, it scans tables in DuckDB's own format, which are filled before the
+    clock starts. With a `folder`, it reads the tables' Parquet files there.
     """
     connection = duckdb_connection(threads)
     for name, table in workload.tables.items():
@@ -63,12 +63,13 @@ def duckdb(workload: Workload, threads: int, own_tables: bool = False, folder: P
 
 
 def polars(workload: Workload, threads: int, batches: bool, folder: Path | None = None) -> Run:
-    """Polars, streaming engine; strings are turned into Polars' own form before the clock starts.
+    """Return a run of Polars' streaming engine. Strings are converted to Polars' format before the clock starts.
 
-    With a `folder` it reads the tables' Parquet files there.
+    With a `folder`, it reads the tables' Parquet files there.
 
-    `threads` was set by POLARS_MAX_THREADS before the import. The build side is forced to the smaller table, order is
-    not maintained. The result is collected and exported without copying, or collected batch by batch.
+    `threads` has to be the value of POLARS_MAX_THREADS at the import of Polars. The build side is forced to the smaller
+    table, and row order is not maintained. The result is collected and exported without a copy, or, with `batches`,
+    collected batch by batch.
     """
     import polars as engine
 
@@ -111,7 +112,7 @@ def _polars_frame(table: pa.Table) -> Any:
 
 
 def acero(workload: Workload, threads: int) -> Run:
-    """pyarrow's Acero: one declaration for the whole chain, read as a stream; the build side is the right one."""
+    """Return a run of pyarrow's Acero: one declaration for the chain, read as a stream; build sides on the right."""
     from pyarrow import acero as engine
 
     pa.set_cpu_count(threads)
@@ -128,11 +129,11 @@ def acero(workload: Workload, threads: int) -> Run:
 
 
 def datafusion(workload: Workload, threads: int, partitioned: bool) -> Run:
-    """DataFusion: tables in as many partitions as threads, build sides on the left, join order as written.
+    """Return a run of DataFusion, with as many partitions as threads, build sides on the left, and joins as written.
 
-    Left to itself, DataFusion 55 builds the last hash table over the probe side (it flattens the joins, and its
-    estimate of their size is too low), which takes five times as long: the rules that reorder are switched off.
-    Build sides are shared by all partitions, or, with `partitioned`, both sides are repartitioned by their keys.
+    The rules that reorder joins are switched off. With them, DataFusion 55 builds the last hash table over the probe
+    side, because it flattens the joins and underestimates their size, and needs five times as long. All partitions
+    share the build sides; with `partitioned`, both sides are repartitioned by their keys instead.
     """
     import datafusion as engine
 
@@ -168,9 +169,9 @@ def datafusion(workload: Workload, threads: int, partitioned: bool) -> Run:
 
 
 def duckdb_queries(threads: int) -> Query:
-    """DuckDB, whose database is opened before the clock starts, as sessions and thread pools of the others are."""
+    """Return DuckDB's query function. Like sessions of other engines, its database opens before the clock starts."""
     connection = duckdb_connection(threads)
-    connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")  # as Spark's is
+    connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")  # as in Spark
 
     def rows(text: str, tables: Mapping[str, Path]) -> list[tuple[Any, ...]]:
         for name, path in tables.items():
@@ -181,7 +182,7 @@ def duckdb_queries(threads: int) -> Query:
 
 
 def datafusion_queries(threads: int) -> Query:
-    """DataFusion with as many partitions as threads, and filters pushed into its reader of Parquet."""
+    """Return DataFusion's query function, with a partition per thread, and with filters pushed into Parquet scans."""
     import datafusion as engine
 
     def rows(text: str, tables: Mapping[str, Path]) -> list[tuple[Any, ...]]:
@@ -189,7 +190,7 @@ def datafusion_queries(threads: int) -> Query:
             engine.SessionConfig()
             .with_target_partitions(threads)
             .set("datafusion.execution.parquet.pushdown_filters", "true")
-            .set("datafusion.sql_parser.default_null_ordering", "nulls_min")  # as Spark's is
+            .set("datafusion.sql_parser.default_null_ordering", "nulls_min")  # as in Spark
         )
         context = engine.SessionContext(config)
         for name, path in tables.items():

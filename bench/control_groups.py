@@ -1,6 +1,6 @@
-"""Runs a process and all its children under a real memory limit: a control group of the system, version 1 or 2.
+"""Runs a process and all its children under a memory limit of the operating system: a control group, version 1 or 2.
 
-The limit covers memory and swap together, so that what does not fit is not swapped, but killed.
+The limit covers memory and swap together: the system kills a process that exceeds it, instead of swapping.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ENDING_SECONDS = 10
 
 
 class NoControlGroupsError(Exception):
-    """Control groups cannot be made here; says why."""
+    """Control groups cannot be created on this machine; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a process ended: `finished`, `killed` for memory, `failed`, or `too slow`; and what it took.
+    """How a process ended (`finished`, `killed` for memory, `failed` or `too slow`), its time, memory and output.
 
-    `peak` bytes of memory, file pages included; `swap` bytes on top of them at the highest.
+    `peak`: the most bytes of memory, file pages included. `swap`: the most bytes of swap, in addition to them.
     """
 
     ending: str
@@ -46,9 +46,9 @@ def run_limited(
     environment: Mapping[str, str] | None = None,
     meanwhile: Callable[[ControlGroup], None] | None = None,
 ) -> Outcome:
-    """Run a command in a new group of `limit` bytes (None: as much as there is), and return how it ended.
+    """Run a command in a new group of `limit` bytes (None: no limit), and return how it ended.
 
-    `meanwhile` is called about every twentieth of a second while it runs.
+    `meanwhile` is called about every 0.05 s while the command runs.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def run_limited(
     with control_group(limit) as group:
         started = time.perf_counter()
         process = subprocess.Popen(
-            # The shell joins the group, and becomes the command.
+            # The shell joins the group, then replaces itself by the command.
             ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group.processes), *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -86,7 +86,7 @@ def run_limited(
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """A group's files."""
+    """An existing control group, controlled by the files in its folder."""
 
     folder: Path
     version: int
@@ -100,12 +100,12 @@ class ControlGroup:
         """Set the limit of memory and swap together, also while processes run."""
         if self.version == 2:
             (self.folder / "memory.max").write_text("max" if size is None else str(size))
-            with suppress(OSError):  # where there is no swap
+            with suppress(OSError):  # the system has no swap
                 (self.folder / "memory.swap.max").write_text("max" if size is None else "0")
             return
         text = "-1" if size is None else str(size)
         names = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
-        # The second may never be below the first: which goes first depends on whether the limit falls or rises.
+        # The second limit may never be below the first. One write may fail at first, so both are tried twice.
         for _ in range(2):
             for name in names:
                 with suppress(OSError):
@@ -114,15 +114,15 @@ class ControlGroup:
             raise NoControlGroupsError(f"{self.folder} does not take a limit of {size} bytes")
 
     def usage(self) -> int:
-        """Bytes of memory in use, file pages included."""
+        """Return the bytes of memory in use, file pages included."""
         return int((self.folder / ("memory.usage_in_bytes" if self.version == 1 else "memory.current")).read_text())
 
     def peak(self) -> int:
-        """Bytes of memory at the highest."""
+        """Return the most bytes of memory that were in use at a time."""
         return int((self.folder / ("memory.max_usage_in_bytes" if self.version == 1 else "memory.peak")).read_text())
 
     def swap(self) -> int:
-        """Bytes of swap in use at the highest, as far as the system counts them."""
+        """Return the most bytes of swap that were in use at a time; 0 if the system does not count them."""
         if self.version == 1:
             with suppress(OSError):
                 return max(0, int((self.folder / "memory.memsw.max_usage_in_bytes").read_text()) - self.peak())
@@ -132,19 +132,19 @@ class ControlGroup:
         return 0
 
     def kills(self) -> int:
-        """How many processes the system has killed for want of memory."""
+        """Return the number of processes that the system has killed for lack of memory."""
         name = "memory.oom_control" if self.version == 1 else "memory.events"
         counts = dict(line.split() for line in (self.folder / name).read_text().splitlines())
         return int(counts.get("oom_kill", 0))
 
     def kill(self) -> None:
-        """End all processes."""
+        """Kill all processes of the group."""
         for process in self._members():
             with suppress(ProcessLookupError):
                 os.kill(process, 9)
 
     def remove(self) -> None:
-        """End what is left, and remove the group."""
+        """Kill the remaining processes, and remove the group."""
         until = time.monotonic() + _ENDING_SECONDS
         while self._members() and time.monotonic() < until:
             self.kill()
@@ -163,7 +163,7 @@ class ControlGroup:
 
 @contextmanager
 def control_group(limit: int | None) -> Iterator[ControlGroup]:
-    """Make a group, and remove it at the end with whatever still runs in it.
+    """Create a group; at the end, kill its remaining processes and remove it.
 
     Raises
     ------

@@ -1,5 +1,5 @@
-"""The output-size controller: what it costs and whether a fixed size would have been better where memory is ample, and
-whether it follows memory that is not."""
+"""The output-size controller: its cost, whether a fixed size is better with ample memory, and whether the controller
+follows the limits of scarce memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZES = tuple(1 << power for power in range(10, 21, 2))
 
 
 def cases() -> list[Case]:
-    """The questions, the first two of them on two workloads."""
+    """Return the cases: following memory, and best size and cost on two workloads each."""
     from bench import follow
 
     found = [
@@ -97,7 +97,7 @@ def _cost_of_files(bench: Bench) -> None:
 
 
 def _share(bench: Bench, run: Callable[[], Iterator[pa.RecordBatch]]) -> None:
-    """Return the share of a run's time is spent in the controller."""
+    """Print and record the share of a run's time that is spent in the controller."""
     from bench.engines import consume
 
     consume(run())
@@ -122,7 +122,7 @@ def _share(bench: Bench, run: Callable[[], Iterator[pa.RecordBatch]]) -> None:
 
 @contextmanager
 def _timed_controller() -> Iterator[dict[str, Any]]:
-    """Add up the time within the controller's methods, what it takes to do so included."""
+    """Add up the time within the controller's methods, the cost of measuring included."""
     from sparkext.plans.output_size import OutputSizeController
 
     spent: dict[str, Any] = {"seconds": 0.0, "calls": 0}

@@ -1,4 +1,4 @@
-"""Continuous queries: the trading query, recursion beside none, keys and cores, and how time grows."""
+"""Continuous queries: the trading query, the cost of recursion, of delays and turns, keys and cores, and growth."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ REGISTER QUERY quota SELECT * FROM left_stream [Partition By who Rows 1];
 REGISTER QUERY taken ISTREAM(SELECT a.who, a.n FROM asked [Now] a, quota q WHERE a.who = q.who AND q.n >= a.n);
 """
 _SECONDS = 60
-"""For how long transformWithState runs."""
+"""Seconds of work that transformWithState is given."""
 
 
 def cases() -> list[Case]:
-    """The paper's query, and what it costs."""
+    """Return the cases: the paper's trading query, and the costs of its features."""
     return [
         Case("cql.trading", "orders that reduce the cash of the next", _run_trading, scaled=False, threads=1),
         Case("cql.recursive", "recursion beside the same without", _run_recursive, scaled=False, threads=1),
@@ -117,7 +117,7 @@ def _emitted(
     columns: Columns,
     batch: int | None = None,
 ) -> list[Any]:
-    """Return what an engine emits of all rows. `batch`: rows in turn, 0: all queries at once, None: as it is."""
+    """Return the output of an engine for all rows. `batch`: rows per turn of a query, 0: no turns, None: default."""
     from sparkext.cql.code import code_of
     from sparkext.cql.engine import FOR_EVER, ROWS_IN_TURN, Engine, Given
     from sparkext.kernels.jit import frozen
@@ -177,7 +177,7 @@ def _collected(run: Callable[[Mapping[str, DataFrame]], DataFrame], frames: Mapp
 def _stateful_timings(
     bench: Bench, spark: SparkSession, rows: TradingRows, start: Mapping[str, DataFrame]
 ) -> tuple[TradingRows, list[Timing]]:
-    """Return the first rows, as many as `transformWithState` finishes in a minute, and its timings over them."""
+    """Return as many of the first rows as `transformWithState` finishes in a minute, and its timings over them."""
 
     def seconds(part: TradingRows) -> float:
         frames = read_streams(spark, part.write_streams(bench.folder("cql") / "trading-part"))
@@ -196,7 +196,7 @@ def _stateful_timings(
 
 
 def _print_rates(timings: Sequence[tuple[Timing, int]]) -> None:
-    """Show rows a second, of jobs in Spark also without the start."""
+    """Print rows per second; for jobs in Spark, also without the start."""
     starts = {timing.contestant.name: timing.median for timing, _ in timings if timing.contestant.floor}
     table = []
     for timing, rows in timings:
@@ -228,14 +228,14 @@ def _run_recursive(bench: Bench) -> None:
     _verify_orders(contestants, orders)
     timings = measure(bench, contestants)
     record(bench, timings, len(rows))
-    if timings:  # or the data is tiny
+    if timings:  # none if the data is tiny
         _print_rates([(timing, len(rows)) for timing in timings])
         print(f"recursive: {timings[0].median / timings[1].median:.2f} times the time")
     print(NOTES_RECURSIVE)
 
 
 def _busy_rows(bench: Bench) -> tuple[TradingRows, Orders]:
-    """Return the rows of the trading query, of which the same share is bought to the end, and the right orders."""
+    """Return the rows of the trading query and the correct orders. Each tenth of the offers has purchases."""
     rows = TradingRows.generated(bench.sized(OFFERS))
     orders = rows.orders()
     require_busy(bought_shares(rows, orders))
@@ -248,7 +248,7 @@ def _verify_orders(contestants: Sequence[Contestant], orders: Orders) -> None:
 
 
 def _with_orders(times: Any, streams: Any, columns: Columns, orders: Orders) -> tuple[Any, Any, Columns]:
-    """Return all rows with those of a fourth stream among them, the first of the graph's: what was bought, and when."""
+    """Return all rows, with the orders inserted as rows of a fourth stream, which is the first stream of the graph."""
     at = np.array([order[0] for order in orders], np.int64)
     places = np.searchsorted(times, at, side="right")
     source = np.insert(np.arange(times.size), places, 0)
@@ -284,7 +284,7 @@ def _run_delays(bench: Bench) -> None:
     _verify_orders(contestants, orders)
     timings = measure(bench, contestants)
     record(bench, timings, len(rows))
-    if timings:  # or the data is tiny
+    if timings:  # none if the data is tiny
         _print_rates([(timing, len(rows)) for timing in timings])
     print(f"inserted: at {' and '.join(graphs['inserted'].inserted)}\n{NOTES_DELAYS}")
 
@@ -308,7 +308,7 @@ def _run_turns(bench: Bench) -> None:
                 verify(contestants)
                 timings = measure(bench, contestants)
             record(bench, timings, count, part=part)
-            if timings:  # or the data is tiny
+            if timings:  # none if the data is tiny
                 rows.append((str(queries), str(alike), *(f"{count / timing.median:,.0f}" for timing in timings)))
     if rows:
         print(text_table(("queries", "rows of a time", *names.values()), rows))
@@ -316,7 +316,7 @@ def _run_turns(bench: Bench) -> None:
 
 
 def _averages_in_turn(graph: Graph, given: tuple[Any, Any, Columns], batch: int) -> str:
-    """Return what tells results from others."""
+    """Return a digest of the results."""
     parts = _emitted(graph, ["high"], *given, batch=batch)
     digest = hashlib.sha256()
     for columns in ([part.times for part in parts], *zip(*(part.columns for part in parts), strict=True)):
@@ -336,7 +336,7 @@ def _two_levels(queries: int) -> str:
 
 
 def _readings(count: int, alike: int) -> tuple[Any, Any, Columns]:
-    """Return rows of which as many have the same timestamp."""
+    """Return `count` rows; each timestamp has `alike` rows."""
     draw = np.random.default_rng(3)
     sensors = draw.integers(0, 1000, count).astype(np.int32)
     columns = {"readings": [pa.array(sensors), pa.array((sensors % 10).astype(np.int32)), pa.array(draw.random(count))]}
@@ -386,7 +386,7 @@ def _granted(who: Sequence[int], wanted: Sequence[int], quota: list[int]) -> tup
 
 
 def _quotas(asked: DataFrame, granted: DataFrame) -> tuple[Any, ...]:
-    """Return how many rows are granted, and how much in all."""
+    """Return the number of granted rows, and the sum of their `n`."""
     from pyspark.sql import functions as F
 
     from sparkext.streams import cql
@@ -429,7 +429,7 @@ def _taken(work: Callable[[], object]) -> float:
 
 
 def _level(count: int, queries: int, window: int) -> Callable[[], object]:
-    """The paper's two levels: averages by sensor and by group of them, some of each."""
+    """Return a run of the paper's two levels, averages by sensor and by group, with `queries` queries of each."""
     text = "REGISTER STREAM readings (sensor int, part int, level double);"
     outputs = []
     for number in range(queries):

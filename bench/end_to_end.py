@@ -1,4 +1,4 @@
-"""The whole way through Spark: Parquet in, `mapInArrow`, a sink that discards the rows or an aggregate."""
+"""The complete path through Spark: Parquet files, `mapInArrow`, and an aggregate or a sink that discards the rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Joins = Sequence[tuple[str, str, str]]
 
 @dataclass(frozen=True)
 class Workload:
-    """Tables and joins of one case, how its rows are compared, and what consumes them when they are timed."""
+    """Tables and joins of one case; `answer` is compared between contestants, and `sink` consumes the timed rows."""
 
     description: str
     columns: Mapping[str, Sequence[str]]
@@ -49,7 +49,7 @@ class Workload:
 
 
 def workloads() -> dict[str, Workload]:
-    """One join, three joins, and three joins under an aggregate."""
+    """Return the workloads: one join, three joins, and three joins under an aggregate."""
     from sparkext.cli.demo import COLUMNS, JOINS, fingerprint
 
     aggregate = "the same three joins; one row of a count and four sums"
@@ -63,7 +63,7 @@ def workloads() -> dict[str, Workload]:
 
 
 def cases() -> list[Case]:
-    """Every workload."""
+    """Return one case for every workload."""
     return [
         Case(f"end_to_end.{name}", workload.description, partial(_run, workload), named=name != "three-joins")
         for name, workload in workloads().items()
@@ -71,12 +71,12 @@ def cases() -> list[Case]:
 
 
 def to_noop(frame: DataFrame) -> None:
-    """Compute every row, and drop it."""
+    """Compute every row, and discard it."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def sums(frame: DataFrame, names: Sequence[str] = SUMMED) -> object:
-    """Count the rows, and add up some of their columns."""
+    """Return the number of rows, and the sums of some of their columns."""
     from pyspark.sql import functions as F
 
     [row] = frame.agg(F.count("*"), *(F.sum(name) for name in names)).collect()
@@ -119,7 +119,7 @@ def read_tables(bench: Bench, spark: SparkSession, columns: Mapping[str, Sequenc
 
 
 def _scanned(bench: Bench, spark: SparkSession, workload: Workload) -> Tables:
-    """Return the tables as DataFrames that workers read, and whose indexes no earlier run has left."""
+    """Return the tables as DataFrames that workers scan, with files that look changed: no cached index is used."""
     from bench.spark_session import make_look_changed
     from sparkext import scan_parquet
     from sparkext.cli.tpch import ensure_tables
@@ -132,7 +132,7 @@ def _scanned(bench: Bench, spark: SparkSession, workload: Workload) -> Tables:
 
 
 def spark_joins(tables: Tables, joins: Joins, hint: str | None = None) -> DataFrame:
-    """Join with `DataFrame.join`, with this hint on every build side."""
+    """Join with `DataFrame.join`, with `hint`, if given, on every build side."""
     out = tables["lineitem"]
     for name, probe_key, build_key in joins:
         build = tables[name] if hint is None else tables[name].hint(hint)

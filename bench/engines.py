@@ -1,4 +1,4 @@
-"""The pipeline over Arrow tables in memory, against engines that are native code throughout."""
+"""The pipeline over Arrow tables in memory, compared with native engines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ that was fastest in the warm-up is timed. cpu s: median processor time of all th
 
 
 def cases() -> list[Case]:
-    """One case per workload, each on all cores, or on every number of threads that is asked for."""
+    """Return one case per workload, on all cores, or on the numbers of threads in `--threads`."""
     all_cores = (len(os.sched_getaffinity(0)),)
     titles = {
         "clustered": "lineitem, orders, supplier, part: keys as TPC-H generates them",
@@ -96,7 +96,7 @@ def _compete(bench: Bench, workload: Workload, forms: list[Form]) -> None:
 
 
 class Form(NamedTuple):
-    """One way to run one engine."""
+    """One configuration of one engine."""
 
     engine: str
     form: str
@@ -142,7 +142,7 @@ def _contestant(form: Form, workload: Workload) -> Contestant:
 
 
 def consume(batches: Iterator[pa.RecordBatch]) -> int:
-    """Take every batch, look at both ends of its buffers, and count its rows."""
+    """Read every batch and both ends of its buffers, and count the rows."""
     rows = 0
     for batch in batches:
         for column in batch.columns:

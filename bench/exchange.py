@@ -1,4 +1,4 @@
-"""Joins of which neither side lies whole on a node, beside Spark's own shuffles: sizes, and keys that are hot."""
+"""Partitioned joins, with no replicated side, compared with Spark's own shuffles: sizes, and hot keys."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _sums = partial(sums, names=("l_quantity", "l_partkey", "o_custkey"))
 
 
 def cases() -> list[Case]:
-    """Rows that are only sent; a join under a count and sums, to a sink, and by the transform alone; and hot keys."""
+    """Return the cases: an exchange alone; joins under an aggregate, to a sink, without the extension; hot keys."""
     title = "lineitem, orders, both partitioned by key; "
     return [
         Case(
@@ -189,7 +189,7 @@ def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], obje
 
     timings = measure(bench, [replace(ours, run=run), *contestants[1:]])
     report(bench, timings, rows, cpu=False)
-    if timings and max(asked) > 0:  # the transform has no foreman
+    if timings and max(asked) > 0:  # the transform has no load balancer (foreman)
         median = timings[0].median
         seconds = float(np.median(asked))
         bench.record(part="foreman", planning_seconds=asked)
@@ -197,7 +197,7 @@ def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], obje
 
 
 def _seconds_of(spark: SparkSession, described: str) -> float:
-    """Return the seconds that the jobs of this description took of the last query."""
+    """Return the total seconds of the last query's jobs with this description."""
     store = spark.sparkContext._jsc.sc().statusStore()
     jobs = _last_query(spark).jobs().keySet().toSeq()
     found = [store.job(jobs.apply(number)) for number in range(jobs.size())]
@@ -317,7 +317,7 @@ def _run_costs(bench: Bench) -> None:
 
 
 def _zipf(bench: Bench, spark: SparkSession, folder: Path, probe_rows: int) -> None:
-    """Write both sides, `a` and `b`, in eight files each; the build side has a tenth of the rows."""
+    """Write both sides in eight files each, and register them as `a` and `b`; `b` has a tenth of the rows."""
     generator = np.random.default_rng(5)
     weights = np.arange(1, _KEYS + 1, dtype=np.float64) ** -_EXPONENT
     keys = generator.permutation(_KEYS)
@@ -328,7 +328,7 @@ def _zipf(bench: Bench, spark: SparkSession, folder: Path, probe_rows: int) -> N
 
 
 def _longest_task(spark: SparkSession) -> float:
-    """Return the seconds that the longest task took of all stages of the last query."""
+    """Return the seconds of the longest task in all stages of the last query."""
     store = spark.sparkContext._jsc.sc().statusStore()
     longest = 0.0
     for stage in _stages(spark):
@@ -340,13 +340,13 @@ def _longest_task(spark: SparkSession) -> float:
 
 
 def _stages(spark: SparkSession) -> list[Any]:
-    """Return what Spark knows of the stages of the last query."""
+    """Return the last attempt of each stage of the last query, from Spark's status store."""
     store = spark.sparkContext._jsc.sc().statusStore()
     stages = _last_query(spark).stages().toSeq()
     return [store.lastStageAttempt(int(stages.apply(number))) for number in range(stages.size())]
 
 
 def _last_query(spark: SparkSession) -> Any:
-    """Return what Spark knows of the last query, once it has heard of all of it."""
+    """Return the last query from Spark's status store, after all its events have been processed."""
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     return spark._jsparkSession.sharedState().statusStore().executionsList().last()

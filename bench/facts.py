@@ -1,4 +1,4 @@
-"""What a result depends on and a reader must know: machine, versions, state of the checkout."""
+"""Facts on which results depend: machine, versions, state of the checkout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PACKAGES = (
 
 
 def facts() -> dict[str, str]:
-    """Name and value of everything that is worth stating above a table."""
+    """Return name and value of each fact to print above the results."""
     return {
         "date": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
         "processor": _first(r"model name\s*:\s*(.+)", "/proc/cpuinfo") or platform.processor() or "unknown",
@@ -43,7 +43,7 @@ def facts() -> dict[str, str]:
 
 
 def header(found: dict[str, str]) -> str:
-    """Lay the facts out, one a line."""
+    """Format the facts, one per line."""
     width = max(map(len, found))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in found.items())
 
@@ -83,7 +83,7 @@ def _version(package: str) -> str:
 def _commit() -> str:
     try:
         named = _git("rev-parse", "--short", "HEAD")
-        # Results of earlier runs are no change of what is measured.
+        # Results of earlier runs do not change the measured code.
         changed = _git("status", "--porcelain", "--", ":/", ":(exclude,top)bench/results", ":(exclude,top)docs/plots")
         return f"{named}, with uncommitted changes" if changed else named
     except (OSError, subprocess.CalledProcessError):

@@ -1,4 +1,4 @@
-"""How cost grows: a power law through the medians."""
+"""Fits a power law to measured times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class PowerLaw(NamedTuple):
-    """How time grows with size: the exponent, and its standard error, by how far points are from the line."""
+    """The exponent by which time grows with size, and its standard error from the residuals of the fit."""
 
     exponent: float
     error: float
@@ -19,6 +19,6 @@ class PowerLaw(NamedTuple):
 
 
 def power_law(sizes: Sequence[float], seconds: Sequence[float]) -> PowerLaw:
-    """Fit seconds ≈ a · size^b by least squares on logarithms of both; three points at least."""
+    """Fit seconds ≈ a · size^b by least squares on the logarithms of both. At least three points are required."""
     (slope, _), covariance = np.polyfit(np.log(sizes), np.log(seconds), 1, cov=True)
     return PowerLaw(float(slope), float(np.sqrt(covariance[0, 0])))

@@ -1,7 +1,7 @@
-"""Apache Flink, beside this package: joins of streams by buckets, orders that reduce cash, and rows in order of time.
+"""Apache Flink, compared with this package: joins of streams by buckets, orders that reduce cash, rows in time order.
 
-`python -m bench.flink --install` makes the environment for it in .data/flink: a virtual environment with PyFlink,
-600 MB. Nothing is fetched otherwise, and without it the case says so.
+`python -m bench.flink --install` creates the environment for Flink in .data/flink: a virtual environment with PyFlink,
+600 MB. Only this command downloads anything. Without the environment, the cases only print how to create it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _SIZES = (1_000_000, 100_000, 6), (10_000_000, 400_000, 10)
 
 
 def cases() -> list[Case]:
-    """A join with little and with much state, a loop, and order."""
+    """Return the cases: a join with little and with much state, the trading query, and rows in time order."""
     title = "points in intervals, both streams: rows a second beside Flink's"
     trading = "orders that reduce the cash of the next, beside a process function in Java"
     return [
@@ -79,13 +79,13 @@ def cases() -> list[Case]:
 
 
 def install() -> None:
-    """Make the environment."""
+    """Create the environment."""
     venv.create(HOME, with_pip=True)
     subprocess.run([str(_PYTHON), "-m", "pip", "install", "--quiet", f"apache-flink=={VERSION}"], check=True)
 
 
 def _is_there() -> bool:
-    """Return whether the environment has been made; say how to make it if not."""
+    """Return whether the environment exists; if not, print how to create it."""
     if not _PYTHON.exists():
         print("Flink is not there: python -m bench.flink --install")
     return _PYTHON.exists()
@@ -111,7 +111,7 @@ def _run(bench: Bench) -> None:
 
 
 def _flinks_seconds_of_join(bench: Bench, feed: Feed, expected: tuple[int, ...]) -> list[float]:
-    """Return the seconds of a job over the state alone, and of one over all files."""
+    """Return the seconds of a job over the state alone, and of a job over all files."""
     seconds = []
     for files in (LOADS, LOADS + feed.batches):
         with TemporaryDirectory() as folder, step(f"Flink, {files} files of each side"):
@@ -167,7 +167,7 @@ def _our_seconds(folder: Path, rows: TradingRows, orders: Orders, runs: int) -> 
 
 
 def _seconds_of_jobs(jobs: Sequence[Callable[[], Orders]], orders: Orders, runs: int) -> Started:
-    """Return the seconds of a job over the rows before the first offer, and of one over all rows."""
+    """Return the seconds of `jobs`: over the rows before the first offer, and over all rows."""
     seconds = Started()
     for _ in range(runs):
         for taken, job, expected in zip((seconds.start, seconds.whole), jobs, (Orders(), orders), strict=True):
@@ -181,7 +181,7 @@ def _flinks_seconds(folder: Path, files: Sequence[Path], orders: Orders, runs: i
     Raises
     ------
     WrongAnswerError
-        It gives other orders.
+        Flink's orders differ from `orders`.
     """
     seconds, answers = _run_java(_TRADING, folder, files, runs)
     for answer, expected in zip(answers, [Orders(), orders] * runs, strict=True):
@@ -215,12 +215,12 @@ def _run_ordered(bench: Bench) -> None:
 
 
 def _flinks_order(readings: Path, runs: int) -> tuple[float, Started]:
-    """Return how many rows a second Flink puts in order, and the seconds of its jobs.
+    """Return the rows per second that Flink puts in order, and the seconds of its jobs.
 
     Raises
     ------
     WrongAnswerError
-        Not all rows came out, or not in order.
+        Rows are missing from the output, or not in order.
     """
     table = pa.concat_tables(pq.read_table(path) for path in sorted(readings.iterdir()))
     table = table.set_column(3, "ts", table["ts"].cast("int64"))
@@ -239,9 +239,9 @@ def _flinks_order(readings: Path, runs: int) -> tuple[float, Started]:
 def _run_java(
     source: Path, folder: Path, files: Sequence[Path], runs: int, *options: str
 ) -> tuple[Started, list[list[str]]]:
-    """Compile a class into `folder`; let it run a job over each of two files, the smaller first, so many times.
+    """Compile a class into `folder`; run its job over each of two files, the smaller first, `runs` times.
 
-    Return the seconds of the jobs, and what each answers.
+    Return the seconds and the answers of the jobs.
     """
     [jars] = HOME.glob("lib/python*/site-packages/pyflink/lib")
     subprocess.run(["javac", "-d", str(folder), "-cp", f"{jars}/*", str(source)], check=True)

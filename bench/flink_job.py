@@ -1,6 +1,7 @@
-"""Runs in the Python of `bench.flink`: joins points with intervals in Apache Flink, as streams, by buckets.
+"""Joins points with intervals in Apache Flink, as streams, by buckets. Runs in the environment of `bench.flink`.
 
-Prints seconds, and the count and sums of all pairs, as JSON. Arguments: a folder of CSV files of each side, and cores.
+Arguments: a folder with the CSV files of both sides, and the number of cores. Prints the seconds, and the count and
+sums of all pairs, as JSON.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ ON p.bucket = i.of_bucket AND p.x >= i.low AND p.x < i.high
 
 
 def main(folder: str, cores: str) -> None:
-    """Run the query to the end of all files."""
+    """Run the query over all files."""
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     settings = {
         "parallelism.default": cores,
-        "table.exec.mini-batch.enabled": "true",  # of the aggregate: one update a batch instead of one a pair
+        "table.exec.mini-batch.enabled": "true",  # the aggregate emits one update per batch, not per pair
         "table.exec.mini-batch.allow-latency": "1 s",
         "table.exec.mini-batch.size": "100000",
         "table.exec.state.ttl": "0 ms",

@@ -1,4 +1,4 @@
-"""Whether budgets follow memory: a pipeline runs while its limit is cut in half, and while a neighbour takes memory."""
+"""Checks that budgets follow memory: a pipeline runs while its limit is halved, and while a neighbour takes memory."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ BUILD_ROWS = 100_000
 LIMIT = 600 << 20
 GRABBED = 300 << 20
 ROOM = 640 << 20
-"""Address space beyond what is mapped when the pipeline begins; a quarter of it while it is cut."""
+"""Bytes of address space in addition to those mapped when the pipeline begins; a quarter of them during the cut."""
 
 PHASE_SECONDS = 2.0
 SETTLING_SECONDS = 0.5
-"""What a phase begins with: the neighbour needs time to take its memory, and budgets to grow."""
+"""Seconds at the start of a phase that are not evaluated: the neighbour has to take its memory, and budgets to grow."""
 
 TIMEOUT = 120
 KEPT = {"MIMALLOC_PURGE_DELAY": "60000"}
-"""Freed memory stays with the process, as it does with workers that fork from the extension's daemon."""
+"""The process keeps freed memory, as workers do that are forked from the extension's daemon."""
 
 _SAMPLE_SECONDS = 0.02
 _NEIGHBOUR = "import sys, time\nx = bytearray(int(sys.argv[1]))\nx[::4096] = b'x' * len(x[::4096])\ntime.sleep(600)"
 
 Step = tuple[str, Callable[[], bool]]
-"""What is done, and what does it: False if that could not be done yet."""
+"""A name, and a function that performs the step. It returns False if the step is not possible yet."""
 
 
 @dataclass
 class Trace:
-    """What happened to a run: samples are (time, limit, usage), events (time, what), in Unix time."""
+    """The course of a run: samples are (time, limit, usage), events (time, name); Unix time, bytes."""
 
     samples: list[tuple[float, int, int]] = field(default_factory=list)
     events: list[tuple[float, str]] = field(default_factory=list)
 
 
 class Script:
-    """Takes one step after the other while a pipeline runs, a phase apart, and samples what there is."""
+    """Performs the steps one by one while a pipeline runs, a phase apart, and samples limit and usage of memory."""
 
     def __init__(self, running: Path, steps: Sequence[Step], sample: Callable[[], tuple[int, int]]) -> None:
-        """`running` is there from when the pipeline begins."""
+        """The file `running` exists as soon as the pipeline begins; `sample` returns limit and usage in bytes."""
         self._running = running
         self._steps = list(steps)
         self._sample = sample
         self.trace = Trace()
 
     def play(self) -> None:
-        """Take the next step if it is time to."""
+        """Take a sample, and perform the next step if it is due."""
         if not self._running.exists():
             return
         now = time.time()
@@ -78,12 +78,12 @@ class Script:
 
     @property
     def played(self) -> bool:
-        """Whether all steps were taken."""
+        """Whether all steps were performed."""
         return not self._steps
 
 
 def run_group(bench: Bench) -> None:
-    """In a control group: the limit is halved and restored, then another process of the group takes and returns."""
+    """Run in a control group: the limit is halved and restored, then another process takes memory and frees it."""
     with tempfile.TemporaryDirectory() as folder:
         rate = _prepared(Path(folder))
         given = _configuration(rate, phases=5)
@@ -108,7 +108,7 @@ def run_group(bench: Bench) -> None:
 
 
 def run_address_space(bench: Bench) -> None:
-    """Without a control group: the limit of the address space is cut and restored."""
+    """Run without a control group: the limit of the address space is cut and restored."""
     with tempfile.TemporaryDirectory() as folder:
         rate = _prepared(Path(folder))
         given = _configuration(rate, phases=3)
@@ -120,7 +120,7 @@ def run_address_space(bench: Bench) -> None:
 
 
 def _prepared(folder: Path) -> float:
-    """Write the build sides and their indexes; return result rows a second where nothing is limited."""
+    """Write the build sides and their indexes; return the result rows per second without limits."""
     with step("build sides and indexes"):
         for fan_out in (1, FAN_OUT):
             _call(folder, "prepare", {"rows": BUILD_ROWS, "fan_out": fan_out})
@@ -143,7 +143,7 @@ def _configured(probe_rows: int) -> dict[str, Any]:
 
 
 def _configuration(rate: float, phases: int) -> dict[str, Any]:
-    """Return a run of so many phases, and of twice as many for safety: rates vary."""
+    """Configure a run of twice the given number of phases: the rate varies, and the run must not end early."""
     return _configured(max(1, round(2 * rate * PHASE_SECONDS * phases / FAN_OUT)))
 
 
@@ -162,7 +162,7 @@ def _group_script(group: ControlGroup, running: Path, neighbours: list[subproces
     def set_limit(size: int) -> bool:
         try:
             group.limit(size)
-        except NoControlGroupsError:  # more is in use at this moment
+        except NoControlGroupsError:  # more memory is in use at this moment
             return False
         limit[0] = size
         return True
@@ -210,7 +210,7 @@ def _limited_by_address_space(folder: Path, given: dict[str, Any]) -> tuple[str,
                     output, _ = process.communicate(timeout=_SAMPLE_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
-                    with suppress(ProcessLookupError, FileNotFoundError, IndexError):  # it has just ended
+                    with suppress(ProcessLookupError, FileNotFoundError, IndexError):  # the process has just ended
                         script.play()
                     if time.perf_counter() - started > TIMEOUT:
                         raise
@@ -263,9 +263,9 @@ def _report(bench: Bench, given: dict[str, Any], answer: dict[str, Any], script:
 
 
 def phases_of(events: Sequence[Sequence[Any]], decisions: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """Describe how the payload's budgets were between one event and the next, once each phase has settled.
+    """Yield a summary of the payload's budgets for each phase, from one event to the next, after it has settled.
 
-    `swings`: see there. A phase without oscillation has none, or one on the way to where it stays.
+    `swings` counts turns, see the function. A phase without oscillation has none, or one before budgets are stable.
     """
     last = max(decision[0] for decision in decisions)
     ends = [time for time, _ in events[1:]] + [last]
@@ -284,7 +284,7 @@ def phases_of(events: Sequence[Sequence[Any]], decisions: Sequence[Sequence[Any]
 
 
 def swings(budgets: Sequence[int]) -> int:
-    """Count how often budgets turn: fall to half of a peak after they rose to twice a low, or the other way round."""
+    """Count the turns of budgets: a fall to half of a peak after a rise to twice a low, or the reverse."""
     turns, direction = 0, 0
     low = high = budgets[0]
     for budget in budgets:

@@ -1,4 +1,4 @@
-"""Our side of the comparison over Parquet files: what Spark's workers do with them, in threads of this process."""
+"""This package as a contestant over Parquet files: the work of Spark's Python workers, in threads of this process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SPLIT_BYTES = 4 << 20
 
 
 def run(workload: Workload, folder: Path, threads: int) -> Iterator[pa.RecordBatch]:
-    """Read and index every build side, then join the probe side's row groups, which threads take in turn."""
+    """Read and index every build side, then join the probe side's row groups, which threads take one by one."""
     settings = bench_settings()
     spec = pipeline_spec(workload)
     builds = _build_sides(workload, folder, spec, settings, threads)

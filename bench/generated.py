@@ -1,4 +1,4 @@
-"""Generated tables as Parquet files, kept for the next run."""
+"""Generated tables as Parquet files, cached for later runs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SEED = 20_240_607
 def written(
     bench: Bench, name: str, tables: Callable[[], Mapping[str, Columns]], row_group: int = 1 << 20
 ) -> dict[str, Path]:
-    """Write the tables as Parquet under this name, if no earlier run has; return a file for each.
+    """Write the tables as Parquet files under this name, unless an earlier run has; return the file of each.
 
-    Whoever changes what is generated removes the folder, or gives it another name.
+    After a change of the generator, remove the folder or use another name: existing files are not checked.
     """
     folder = bench.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def written(
 
 
 def in_files(table: pa.Table, folder: Path, files: int = 8) -> Path:
-    """Write the rows of a table into so many files of a new folder, about as many in each; return the folder."""
+    """Write the rows of a table into `files` files of a new folder, in about equal parts; return the folder."""
     folder.mkdir(parents=True)
     size = -(-table.num_rows // files)
     for number in range(files):
@@ -44,7 +44,7 @@ def in_files(table: pa.Table, folder: Path, files: int = 8) -> Path:
 
 
 def star(rows: int, dimension_rows: int, dimensions: int) -> dict[str, Columns]:
-    """A fact table with a random key of each dimension; dimensions in random order, each with one number."""
+    """Return a fact table with a random key of each dimension, and dimensions in random order with one value each."""
     generator = np.random.default_rng(SEED)
     fact: dict[str, Any] = {"f_value": generator.integers(0, 1000, rows)}
     tables: dict[str, Columns] = {"fact": fact}
@@ -58,12 +58,12 @@ def star(rows: int, dimension_rows: int, dimensions: int) -> dict[str, Columns]:
 
 
 def power_law_edges(edges: int, nodes: int, power: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of random edges; the nodes' expected degrees fall with the given power of their rank, in both directions."""
+    """Return both ends of random edges. Expected in- and out-degrees fall with the given power of a node's rank."""
     generator = np.random.default_rng(SEED)
     weights = np.arange(1, nodes + 1) ** -power
     shares = np.cumsum(weights / weights.sum())
     numbers = generator.permutation(nodes)
-    # Another order of nodes for each direction: who follows many is not who is followed by many.
+    # Each direction ranks the nodes differently: high out-degree does not imply high in-degree.
     other = generator.permutation(nodes)
     source = numbers[np.searchsorted(shares, generator.random(edges)).clip(max=nodes - 1)]
     target = other[np.searchsorted(shares, generator.random(edges)).clip(max=nodes - 1)]

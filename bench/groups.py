@@ -1,4 +1,4 @@
-"""The kernels of aggregation alone, against engines that are native code: one thread, Arrow tables in memory."""
+"""The aggregation kernels alone, compared with native engines: one thread, Arrow tables in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ is timed."""
 
 
 def cases() -> list[Case]:
-    """One case per shape of the keys."""
+    """Return one case per shape of the keys."""
     titles = {
         "few": "1,000 groups, int64, dense",
         "few-sparse": "1,000 groups, int64, spread over 64 bits",

@@ -1,4 +1,4 @@
-"""Joins that are hard for the usual plans: graphs whose degrees follow a power law, skewed keys, keys that are text."""
+"""Joins that are hard for the usual plans: graphs whose degrees follow a power law, skewed keys, text keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HINTS = ("BROADCAST", "SHUFFLE_HASH", "MERGE")
 
 @dataclass(frozen=True)
 class Workload:
-    """What is joined, and how its tables are made."""
+    """A chain of joins, and the function that generates its tables."""
 
     title: str
     chain: Chain
@@ -39,7 +39,7 @@ class Workload:
 
 
 def graph(bench: Bench) -> Mapping[str, Columns]:
-    """Edges twice, so that paths of two edges are a join; degrees fall with the square root of the rank."""
+    """Return the edges twice, so that paths of two edges are a join. Degrees fall with the square root of the rank."""
     edges = bench.sized(2_000_000)
     source, target = power_law_edges(edges, bench.sized(250_000), 0.5)
     number = np.arange(edges, dtype=np.int64)
@@ -50,7 +50,7 @@ def graph(bench: Bench) -> Mapping[str, Columns]:
 
 
 def skewed(bench: Bench) -> Mapping[str, Columns]:
-    """Sales whose items and shops follow Zipf's law: one item is a tenth of all sales."""
+    """Return sales whose items and shops follow Zipf's law: one item has 7% of all sales."""
     generator = np.random.default_rng(SEED)
     sales, items, shops = bench.sized(6_000_000), bench.sized(1_000_000), bench.sized(100_000)
     return {
@@ -71,7 +71,7 @@ def skewed(bench: Bench) -> Mapping[str, Columns]:
 
 
 def text_keys(bench: Bench) -> Mapping[str, Columns]:
-    """Orders of customers and products, all of them named by text of 13 to 24 characters."""
+    """Return orders of customers and products, all identified by texts of 17 or 23 characters."""
     generator = np.random.default_rng(SEED)
     rows, customers, products = bench.sized(4_000_000), bench.sized(600_000), bench.sized(200_000)
     return {
@@ -97,7 +97,7 @@ def _zipf(generator: np.random.Generator, rows: int, distinct: int) -> np.ndarra
 
 
 def _spread(keys: np.ndarray) -> np.ndarray:
-    """Keys over all 64 bits, by a multiplication with an odd number: what identifiers of other systems look like."""
+    """Spread keys over all 64 bits by multiplication with an odd number, to resemble identifiers of other systems."""
     return (keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
 
 
@@ -130,7 +130,7 @@ WORKLOADS = {
 
 
 def cases() -> list[Case]:
-    """One for each workload."""
+    """Return one case for each workload."""
     return [
         Case(f"hard.{name}", workload.title, partial(_run, workload), scaled=False)
         for name, workload in WORKLOADS.items()
@@ -154,9 +154,9 @@ def _run(workload: Workload, bench: Bench) -> None:
 
 
 def spark_contestants(spark: SparkSession, chain: Chain, paths: Paths, group: str = "") -> list[Contestant]:
-    """This package, cold and with the indexes of the last run, Spark's default plan, and one plan for each hint.
+    """Return this package, cold and with cached indexes, Spark's default plan, and a plan for each hint.
 
-    With a `group`, only the fastest of the hinted plans is timed.
+    With a `group`, only the fastest hinted plan is timed.
     """
 
     def asked(hint: str, cold: bool = False) -> object:

@@ -1,8 +1,8 @@
-"""What all suites share: alternating runs, answers checked before times, one table, JSON lines.
+"""The harness of all suites: alternating runs, answers checked before times, one table, JSON lines.
 
-A case is run in a process of its own, pinned to as many cores as it names, so that one engine's thread pool, memory
-pool or JVM is no other case's business. Within that process the contestants take turns, run by run: what drifts
-(clock rate, neighbours, page cache) hits all of them alike.
+A case runs in its own process, pinned to the number of cores that it names, so that thread pools, memory pools and JVMs
+of one case do not affect another. Within that process, contestants alternate run by run, so that drift (clock rate,
+neighbours, page cache) affects all of them equally.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from bench.text_table import text_table
 
 
 class WrongAnswerError(Exception):
-    """Contestants disagree: nothing is timed."""
+    """The answers of contestants differ, so nothing is timed."""
 
 
 TINY = 100
-"""By how much less there is of everything in a run that only shows that a case works."""
+"""Factor by which data is smaller in a run that only shows that a case works."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """One run of one case: at a scale factor, on a number of threads. `tiny`: only to see that the case works."""
+    """One run of one case, at a scale factor, on a number of threads. `tiny`: only to show that the case works."""
 
     case: str
     scale_factor: float
@@ -42,15 +42,15 @@ class Bench:
     tiny: bool = False
 
     def sized(self, rows: int) -> int:
-        """The rows of a generated table: as many as given, or a small part of them."""
+        """Return the number of rows to generate: `rows`, or a small part of them if `tiny`."""
         return max(1, rows // TINY) if self.tiny else rows
 
     def folder(self, name: str) -> Path:
-        """Where tables that are generated under this name are kept, beside those of TPC-H."""
+        """Return the folder of the tables generated under this name, next to the folder of TPC-H."""
         return self.data.parent / (f"{name}-tiny" if self.tiny else name)
 
     def record(self, **values: Any) -> None:
-        """Append one result to the file of the run, if there is one. That begins with the facts."""
+        """Append one result to the results file of the run, if there is one, after its first line of facts."""
         if self.results is None:
             return
         line = {
@@ -66,11 +66,11 @@ class Bench:
 
 @dataclass(frozen=True)
 class Case:
-    """What `python -m bench --list` shows and `python -m bench NAME` runs.
+    """A benchmark that `python -m bench --list` shows and `python -m bench NAME` runs.
 
-    `scaled`: once per scale factor of TPC-H; `threaded`: once per number of threads, these if none are asked for; else
-    on `threads` cores (None: on all). What has to be fetched, takes long, or says little more than
-    its neighbours is run only when it is `named`.
+    `scaled`: runs once per scale factor of TPC-H. `threaded`: runs once per number of threads, by default these; if
+    empty, it runs on `threads` cores (None: on all). `named`: runs only if named, because it needs a download, takes
+    long, or adds little to similar cases.
     """
 
     name: str
@@ -84,10 +84,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Contestant:
-    """`run` does the whole job once and drops its result; `answer` does it too, and says what to compare.
+    """`run` does the whole job once and discards the result; `answer` does it too, and returns a value to compare.
 
-    `ours` marks what this package did: the others are held against it. Of a `group`, forms of one thing, only the
-    fastest is timed. A `floor` does less than the job, to show what the rest of it costs: it competes with nobody.
+    `ours` marks this package, with which the others are compared. Only the fastest contestant of a `group`, which are
+    forms of one engine, is timed. A `floor` does only a part of the job, as a lower bound, and is not ranked.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Contestant:
 
 
 def same(name: str, run: Callable[[], object], ours: bool = False, group: str = "") -> Contestant:
-    """A contestant whose job is its answer."""
+    """Return a contestant whose timed job also returns its answer."""
     return Contestant(name, run, run, ours=ours, group=group)
 
 
@@ -118,12 +118,12 @@ class Timing:
 
 
 def verify(contestants: Sequence[Contestant]) -> object:
-    """Let everyone answer once, which also compiles and warms up; return the answer that all agree on.
+    """Compute the answer of every contestant once, which also compiles and warms up; return the common answer.
 
     Raises
     ------
     WrongAnswerError
-        Names everyone's answer.
+        The answers differ; the message lists them.
     """
     answers = {}
     for contestant in contestants:
@@ -140,9 +140,9 @@ def verify(contestants: Sequence[Contestant]) -> object:
 
 
 def measure(bench: Bench, contestants: Sequence[Contestant]) -> list[Timing]:
-    """Time everyone, taking turns, after a warm-up, which also picks the form of a group.
+    """Time the contestants alternately, after a warm-up, which also selects the fastest of each group.
 
-    On tiny data only those are run whom `verify` has not run: who is timed by its answer has shown that it works.
+    On tiny data, only contestants whose `run` is not their `answer` are run: `verify` has run the others.
     """
     if bench.tiny:
         contestants = [contestant for contestant in contestants if contestant.run is not contestant.answer]
@@ -152,9 +152,9 @@ def measure(bench: Bench, contestants: Sequence[Contestant]) -> list[Timing]:
 
 
 def warm_up(bench: Bench, contestants: Sequence[Contestant]) -> dict[str, float]:
-    """Run everyone once; return the seconds of each by name, nothing in a run on tiny data, whose times say nothing.
+    """Run the contestants once; return the seconds of each by name, or nothing on tiny data.
 
-    Who is compared by what it answers when it is timed has been warmed up by `verify`: only forms of a group run again.
+    Contestants whose `run` is their `answer` are warm after `verify`: they run again only if they have a group.
     """
     seconds: dict[str, float] = {}
     for contestant in () if bench.tiny else contestants:
@@ -166,9 +166,9 @@ def warm_up(bench: Bench, contestants: Sequence[Contestant]) -> dict[str, float]
 
 
 def fastest_forms(contestants: Sequence[Contestant], warm: Mapping[str, float]) -> list[Contestant]:
-    """Return who is timed, of each group the form that took the fewest seconds; tell which ones are not.
+    """Return the contestants to time, of each group the fastest in the warm-up; print the other ones.
 
-    Without a warm-up the first form stands for its group.
+    Without a warm-up, the first contestant of a group is timed.
     """
     groups: dict[str, list[Contestant]] = {}
     for contestant in contestants:
@@ -185,7 +185,7 @@ def fastest_forms(contestants: Sequence[Contestant], warm: Mapping[str, float]) 
 
 
 def take_turns(timings: Sequence[Timing], runs: int) -> None:
-    """Time everyone `runs` times, one run of each after the other."""
+    """Time each contestant `runs` times, in rounds of one run each."""
     for number in range(1, runs + 1):
         for timing in timings:
             with step(f"run {number} of {runs}: {timing.contestant.name}"):
@@ -202,7 +202,7 @@ def _timed(run: Callable[[], object]) -> tuple[float, float]:
 
 
 def record(bench: Bench, timings: Sequence[Timing], rows: int, **values: Any) -> None:
-    """Write the timings of one table as JSON lines. `rows` is what rates count; `part` names one of several tables."""
+    """Append the timings of one table as JSON lines. Rates are based on `rows`; `part` names one of several tables."""
     for timing in timings:
         bench.record(
             contestant=timing.contestant.name,
@@ -217,9 +217,9 @@ def record(bench: Bench, timings: Sequence[Timing], rows: int, **values: Any) ->
 
 
 def report(bench: Bench, timings: Sequence[Timing], rows: int, cpu: bool = True, **values: Any) -> None:
-    """Print the table of one case, fastest first, and record it. `cpu`: all the work was done in this process."""
+    """Print the table of one case, fastest first, and record it. `cpu`: all work is done in this process."""
     record(bench, timings, rows, **values)
-    if bench.tiny:  # who is fastest on so little data says nothing
+    if bench.tiny:  # times of tiny data are meaningless
         return
     fastest = min(timing.median for timing in timings if not timing.contestant.floor)
     ours = min((timing.median for timing in timings if timing.contestant.ours), default=fastest)
@@ -241,7 +241,7 @@ def report(bench: Bench, timings: Sequence[Timing], rows: int, cpu: bool = True,
 
 
 def _verdict(timings: Sequence[Timing]) -> str:
-    """Say in one line who won against whom."""
+    """Return one line that compares this package with the fastest other contestant."""
     ours = min((each for each in timings if each.contestant.ours), key=lambda each: each.median, default=None)
     others = [each for each in timings if not each.contestant.ours and not each.contestant.floor]
     if ours is None or not others:
@@ -255,7 +255,7 @@ def _verdict(timings: Sequence[Timing]) -> str:
 
 @contextmanager
 def step(text: str) -> Iterator[None]:
-    """Tell on stderr what is being done, and how long it took."""
+    """Print the name of a step and its duration on stderr."""
     print(f"  {text} ...", end="", file=sys.stderr, flush=True)
     started = time.perf_counter()
     try:

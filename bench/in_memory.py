@@ -1,7 +1,7 @@
-"""Our side of the in-memory comparison: a pipeline over Arrow tables in this process, without Spark and without files.
+"""This package as a contestant in memory: a pipeline over Arrow tables in this process, without Spark and files.
 
-Indexes are built side by side, then every thread takes a batch and sees it through the pipeline. Kernels and Arrow
-release the interpreter lock, so threads do run side by side.
+Indexes are built concurrently. Then each thread repeatedly takes a batch and runs it through the pipeline. Kernels and
+Arrow release the interpreter lock, so threads do run in parallel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY_TYPES = {pa.int64(): "int64", pa.int32(): "int32", pa.string(): "string"}
 
 
 def pipeline_spec(workload: Workload, algorithm: str = "auto") -> PipelineSpec:
-    """Describe the workload's joins to the pipeline."""
+    """Return the spec of a pipeline that runs the workload's joins."""
     probe = workload.tables[workload.probe].schema
     outputs = [ColumnRef(PROBE, column) for column in range(len(probe))]
     joins = []
@@ -56,12 +56,12 @@ def run(workload: Workload, threads: int, algorithm: str = "auto") -> Iterator[p
 
 
 def bench_settings() -> Settings:
-    """The defaults, with a morsel of its own for each thread: threads stand for Spark's tasks here."""
+    """Return the default settings, but with a morsel per thread: threads stand for Spark's tasks here."""
     return replace(read_settings(lambda key: None, {}), threads="independent")
 
 
 def build_sides(workload: Workload, spec: PipelineSpec, settings: Settings, threads: int) -> list[BuildSide]:
-    """Make the build tables contiguous and index them, `threads` at a time, the largest first."""
+    """Make the build tables contiguous and index them, `threads` at a time, starting with the largest."""
 
     def build(number: int) -> BuildSide:
         table = workload.tables[workload.joins[number].build]

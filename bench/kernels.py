@@ -1,4 +1,4 @@
-"""The join kernels alone: TPC-H keys, one core, indexes built and probed without a pipeline around them."""
+"""The join kernels alone: TPC-H keys, one core, indexes built and probed without a pipeline."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TARGETS = {("orders", "hash", "clustered"): 60.0, ("orders", "hash", "shuffled")
 
 
 def cases() -> list[Case]:
-    """One case per build side."""
+    """Return one case per build side."""
     return [Case(f"kernels.{build}", f"lineitem probes {build}", _runner(build), threads=1) for build in PROBES]
 
 
@@ -94,7 +94,7 @@ def _encoded(keys: np.ndarray) -> NormalisedKeys:
 
 
 def _built(make: Callable[[], JoinIndex]) -> bool:
-    """Build once, to warm up; that the index is right is checked by the probes."""
+    """Build once, to warm up. The probes check that the index is correct."""
     return bool(make().arrays)
 
 
@@ -123,7 +123,7 @@ def _run_probes(index: JoinIndex, morsels: list[NormalisedKeys]) -> None:
 
 
 def _check_probes(index: JoinIndex, morsels: list[NormalisedKeys], build_keys: np.ndarray) -> int:
-    """Return the number of pairs, -1 if any of them joins different keys."""
+    """Return the number of pairs, or -1 if a pair joins different keys."""
     from sparkext.kernels.matches import START, probe
 
     rows = 0
@@ -140,7 +140,7 @@ def _check_probes(index: JoinIndex, morsels: list[NormalisedKeys], build_keys: n
 
 @dataclass(frozen=True)
 class _Rate:
-    """Million rows a second: median, and the range over all runs."""
+    """Million rows per second: the median, and the range over all runs."""
 
     median: float
     low: float

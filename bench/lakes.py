@@ -1,6 +1,6 @@
-"""Tables of Delta Lake and Iceberg beside the same rows in plain Parquet files.
+"""Table formats: Delta Lake and Iceberg, compared with the same rows in plain Parquet files.
 
-`make bench-lakes` runs them in a Spark that both have a release for.
+`make bench-lakes` runs these cases in a Spark version for which both formats have a release.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KEYS = {"lineitem": "l_orderkey, l_linenumber", "orders": "o_orderkey"}
 
 
 def cases() -> list[Case]:
-    """The three joins, from whole tables and with rows deleted."""
+    """Return the cases: three joins, without and with deleted rows; TPC-H's queries; ORC files."""
     return [
         Case(
             "lakes.three-joins",
@@ -89,7 +89,7 @@ def _compared(bench: Bench, lake: Lake, asked: SparkQueries) -> list[Compared]:
 
 
 def _with_lakes(bench: Bench, compare: Callable[[SparkSession, list[Lake], Path], None]) -> None:
-    """Compare in a session with those formats that this Spark has; their tables are in a folder."""
+    """Call `compare` with a session, the table formats that this Spark supports, and the folder of their tables."""
     import pyspark
 
     from sparkext import configure
@@ -106,7 +106,7 @@ def _with_lakes(bench: Bench, compare: Callable[[SparkSession, list[Lake], Path]
 
 
 class _LakeQueries(SparkQueries):
-    """The same queries of tables that SQL calls so."""
+    """The same queries, over tables of a table format; `sources` has the SQL name of each table."""
 
     def __init__(self, spark: SparkSession, lake: Lake, sources: dict[str, str]) -> None:
         super().__init__(spark, {})
@@ -121,7 +121,7 @@ class _LakeQueries(SparkQueries):
 
 
 def _compare(bench: Bench, spark: SparkSession, formats: Mapping[str, Lake | str], folder: Path, share: str) -> None:
-    """Join tables of lakes, and of files of formats that Spark calls so."""
+    """Compare the joins over tables of each format: a table format, or the name of one of Spark's file formats."""
     from sparkext.cli.demo import JOINS
 
     chain = Chain("lineitem", JOINS, SUMMED)
@@ -154,14 +154,14 @@ def _compare(bench: Bench, spark: SparkSession, formats: Mapping[str, Lake | str
 
 
 def _data_files(spark: SparkSession, kind: Lake | str, source: str) -> list[Path]:
-    """Return the data files of a table, as SQL calls it."""
+    """Return the data files of a table, given by its name in SQL."""
     if not isinstance(kind, str):
         return kind.data_files(spark, source)
     return [Path(urlparse(file).path) for file in spark.sql(f"SELECT * FROM {source}").inputFiles()]
 
 
 def _written(bench: Bench, spark: SparkSession, kind: Lake | str, folder: Path, table: str, share: str) -> str:
-    """Return what SQL calls a table in a format, which is written unless it is there."""
+    """Return the SQL name of a table in a format, after writing the table if it does not exist."""
     deletes = share != "none" and table in _KEYS
     condition = _DELETED.format(keys=_KEYS[table]) if deletes else "false"
     name = f"{table}_{share}" if deletes else table
@@ -174,7 +174,7 @@ def _written(bench: Bench, spark: SparkSession, kind: Lake | str, folder: Path, 
 
 
 def _whole(bench: Bench, spark: SparkSession, lake: Lake, folder: Path, table: str) -> str:
-    """Return what SQL calls a table with all columns in a format, which is written unless it is there."""
+    """Return the SQL name of a table with all columns in a format, after writing the table if it does not exist."""
     return _table(spark, lake, folder, f"whole_{table}", _source(bench, spark, table), "false")
 
 
@@ -203,7 +203,7 @@ def _keys(table: str) -> list[str]:
 
 
 def _once(folder: Path, write: Callable[[], object]) -> None:
-    """Write a table, unless it was written to its end before."""
+    """Write a table, unless an earlier run has completed it."""
     done = folder.with_name(f"{folder.name}.written")
     if done.exists():
         return

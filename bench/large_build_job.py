@@ -1,6 +1,7 @@
-"""One job of `survival.large-build`, or `hot-build`, in a process of its own: a build side larger than memory.
+"""One job of `survival.large-build` or `hot-build`, in its own process: a build side larger than memory.
 
-`python -m bench.large_build_job WAY FOLDER` starts Spark, joins in one of the ways, and prints rows and sums as JSON.
+`python -m bench.large_build_job WAY FOLDER` starts Spark, runs the join with the hint of `WAYS`, and prints the number
+of rows and sums as JSON.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ _COLD_SHARE = 100
 
 
 def write_tables(folder: Path, *, hot: bool) -> None:
-    """Write the build side, and probe rows.
+    """Write the build side and the probe side.
 
-    Keys are scattered, and each probe row meets one build row; or all build rows but one in a hundred have the same,
-    `hot` key, and of the probe rows one has it while others meet nothing.
+    Without `hot`, keys are scattered, and each probe row matches one build row. With `hot`, all build rows except one
+    in a hundred have the same key; one probe row has this key, and the other probe rows have no match.
     """
     build_keys, probe_keys = (_hot_build_keys, _hot_probe_keys) if hot else (_build_keys, _probe_keys)
 
@@ -72,7 +73,7 @@ def _hot_probe_keys(numbers: np.ndarray) -> np.ndarray:
 
 
 def main(way: str, folder: Path) -> None:
-    """Run one way."""
+    """Run the join in one of the `WAYS`."""
     from bench.spark_session import spark_session
     from sparkext import configure
 
@@ -92,7 +93,7 @@ def main(way: str, folder: Path) -> None:
 
 
 def expected(*, hot: bool) -> dict[str, int]:
-    """The answer, by arithmetic: 7919 has an inverse for as many keys as there are, which share no factor with it."""
+    """Return the answer, by arithmetic: 7919 has an inverse modulo `BUILD_ROWS`, as they share no factor."""
     if hot:
         rows = BUILD_ROWS - BUILD_ROWS // _COLD_SHARE
         cold = _COLD_SHARE * sum(range(BUILD_ROWS // _COLD_SHARE))

@@ -1,17 +1,17 @@
-"""`python -m bench.limits [CASE …]`: what is too large for a test: more rows and bytes than 32 bits count.
+"""`python -m bench.limits [CASE …]` runs cases too large for tests: more rows and bytes than 32 bits count.
 
-Each case says what it did, and fails where an answer is not exact. Those that begin with `spark` and `transform` need
-Spark, and start it with 2 GiB of heap; the others are one process. Where several are named, each has a process of its
-own. Seconds and memory are as measured beside other work on two busy cores, with all processes and the pages of mapped
-files; those with text also take up to 6 GiB of disk:
+Each case prints a summary, and fails if an answer is not exact. Cases that begin with `spark` or `transform` start
+Spark with 2 GiB of heap; the others are one process. If several cases run, each has its own process. Seconds and memory
+were measured on two cores that were also busy with other work; memory includes all processes and the pages of mapped
+files. Cases with text also need up to 6 GiB of disk:
 
     pairs             11 s   0.3 GiB  2.2 billion pairs of one key, out of one task
     rows              23 s   1.1 GiB  2.2 billion rows of Parquet files, into one task
     build-text        59 s   6.5 GiB  a build side with 2.1 GiB of text in one column, and as its key
-    probe-text        31 s   4.5 GiB  row groups with 2.1 GiB of text: plain, in a dictionary, and behind nulls
-    spark-pairs      142 s   0.9 GiB  the first through Spark, with the extension
-    transform-pairs  423 s   0.8 GiB  the same as a transform, without the extension
-    spark-rows       122 s   1.9 GiB  the second through Spark, and by Spark's own plan
+    probe-text        31 s   4.5 GiB  row groups with 2.1 GiB of text: plain, in a dictionary, and after nulls
+    spark-pairs      142 s   0.9 GiB  `pairs` through Spark, with the extension
+    transform-pairs  423 s   0.8 GiB  `pairs` as a transform, without the extension
+    spark-rows       122 s   1.9 GiB  `rows` through Spark, and by Spark's own plan
     transform-text    84 s   1.5 GiB  2.1 GiB of text from the JVM as the probe side of one task of a transform
     spark-text       155 s  10.2 GiB  2.1 GiB of text from the JVM and from files, on either side
 
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 SETTINGS = read_settings(lambda key: None, {})
 RESOURCES = Resources(process_probe().headroom)
 MANY = 46_400
-"""Rows of one key on either side: their pairs are just more than 2^31."""
+"""Rows of one key on either side: slightly more than 2^31 pairs."""
 FILES = 33
 FILE_ROWS = 1 << 26
 ROWS = FILES * FILE_ROWS
 SEVENS = FILES * ((FILE_ROWS - 8) // 1000 + 1)
-"""How many of the rows end in 007, counted within each file."""
+"""Number of rows whose number within their file ends in 007."""
 GIB = 1 << 30
 TEXT_ROWS = 2_100
 TEXT_BYTES = 1 << 20
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     unknown = set(names) - set(CASES)
     if unknown:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    if len(names) > 1:  # each in a process of its own, which has loaded the extension or has not
+    if len(names) > 1:  # each in its own process, as some load the extension and others must not
         return max(
             subprocess.run([sys.executable, "-m", "bench.limits", name], check=False).returncode for name in names
         )
@@ -84,12 +84,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(name: str) -> int:
-    """Run a case and say what it did; return 1 if it failed."""
+    """Run a case and print its summary; return 1 if it failed, else 0."""
     started = time.perf_counter()
     told = None
     try:
         with tempfile.TemporaryDirectory(prefix="sparkext-limits-") as folder:
-            os.environ["TMPDIR"] = tempfile.tempdir = folder  # where indexes are kept, too
+            os.environ["TMPDIR"] = tempfile.tempdir = folder  # the folder of cached indexes, too
             told = CASES[name](Path(folder))
     except Exception:
         traceback.print_exc()
@@ -98,7 +98,7 @@ def run(name: str) -> int:
 
 
 def pairs(folder: Path) -> str:
-    """Join rows of one key with rows of one key."""
+    """Join `MANY` rows of one key with `MANY` rows of the same key."""
     keys = pa.array(np.zeros(MANY, dtype=np.int64))
     spec = PipelineSpec(1, (equal("int64"),), (), 0)
     pipeline = join_pipeline(spec, [indexed(spec, [keys])], pa.schema([]), SETTINGS, RESOURCES)
@@ -111,7 +111,7 @@ def pairs(folder: Path) -> str:
 
 
 def rows(folder: Path) -> str:
-    """Join rows of files, whose column takes next to nothing there, with a few keys."""
+    """Join rows of Parquet files, whose column compresses to almost nothing, with one key."""
     splits = [whole(path) for path in row_files(folder)]
     spec = PipelineSpec(1, (equal("int8", "semi"),), (ColumnRef(PROBE, 0),), 0)
     builds = [indexed(spec, [pa.array([1], pa.int8())])]
@@ -125,7 +125,7 @@ def rows(folder: Path) -> str:
 
 
 def build_text(folder: Path) -> str:
-    """Index texts of a file by a number, and by themselves, and gather them from both ends."""
+    """Index the texts of a file by a number, and by the texts, and gather the first and last of them."""
     path = text_file(folder, "build.parquet", compression="lz4")
     schema = pa.schema([("k", pa.int64()), ("t", pa.string())])
     probe = pa.record_batch([pa.array([TEXT_ROWS - 1, 5, 0, -3])], ["k"])
@@ -159,7 +159,7 @@ def build_text(folder: Path) -> str:
 
 
 def probe_text(folder: Path) -> str:
-    """Read row groups of more text than an array of Arrow's holds, also where their first rows do not show it."""
+    """Read row groups with more text than an Arrow array can hold, also if their first rows are null."""
     schema = pa.schema([("k", pa.int64()), ("t", pa.string())])
     spec = PipelineSpec(2, (equal("int64"),), (ColumnRef(PROBE, 0), ColumnRef(PROBE, 1)), 0)
     builds = [indexed(spec, [pa.array(np.arange(TEXT_ROWS))])]
@@ -178,7 +178,7 @@ def probe_text(folder: Path) -> str:
 
 
 def spark_pairs(folder: Path) -> str:
-    """The pairs of one key, counted by Spark, with the extension."""
+    """Count the pairs of one key in Spark, with the extension."""
     with session(folder, True) as spark:
         probe, build = pair_sides(spark)
         out = probe.join(build.hint("pipelined_join"), probe.k == build.dk)
@@ -188,7 +188,7 @@ def spark_pairs(folder: Path) -> str:
 
 
 def transform_pairs(folder: Path) -> str:
-    """The same as a transform, without the extension."""
+    """Count the pairs of one key with a transform, without the extension."""
     from sparkext import pipelined_join
 
     with session(folder, False) as spark:
@@ -201,13 +201,13 @@ def transform_pairs(folder: Path) -> str:
 
 
 def pair_sides(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-    """Rows of one key, zero, which Spark does not know: it would leave the key out."""
+    """Return rows whose key is always zero, by a formula: Spark would remove a constant key from the join."""
     key = "id DIV 1000000"
     return spark.range(0, MANY, 1, 1).selectExpr(f"{key} AS k"), spark.range(MANY).selectExpr(f"{key} AS dk")
 
 
 def spark_rows(folder: Path) -> str:
-    """The rows of the files in one task of Spark's, counted with the extension and by Spark's own plan."""
+    """Count the rows of the files that have a match, in one Spark task, with the extension and by Spark's own plan."""
     row_files(folder)
     with session(folder, True) as spark:
         spark.conf.set("spark.sql.files.maxPartitionBytes", "1g")
@@ -226,7 +226,7 @@ def spark_rows(folder: Path) -> str:
 
 
 def transform_text(folder: Path) -> str:
-    """More than 2 GiB of text in fewer rows than a batch of Spark's may have, as a transform's probe side."""
+    """Use more than 2 GiB of text, in fewer rows than Spark's batches may have, as a transform's probe side."""
     from sparkext import pipelined_join
 
     with session(folder, False) as spark:
@@ -236,7 +236,7 @@ def transform_text(folder: Path) -> str:
 
 
 def spark_text(folder: Path) -> str:
-    """Texts of more than 2 GiB, as a build side from the JVM and from files, and as a probe side of one task."""
+    """Use more than 2 GiB of text, from the JVM and from files, as a build side and as the probe side of one task."""
     path = text_file(folder, "build.parquet", compression="lz4")
     with session(folder, True) as spark:
         files = spark.read.parquet(str(path)).withColumnRenamed("k", "dk")
@@ -253,19 +253,19 @@ def spark_text(folder: Path) -> str:
 
 
 def made_text(spark: SparkSession, tasks: int) -> DataFrame:
-    """Numbers and their texts, which the JVM makes."""
+    """Return numbers and their texts, generated in the JVM."""
     texts = f"repeat(lpad(id, 8, '0'), {TEXT_BYTES // 8}) AS t"
     return spark.range(0, TEXT_ROWS, 1, tasks).selectExpr("id AS dk", texts)
 
 
 def expect_texts(out: DataFrame) -> None:
-    """Have Spark count rows and bytes, and the texts that begin as they should."""
+    """Check the number of rows, the bytes of text, and the number of texts with the right beginning, in Spark."""
     (row,) = out.selectExpr("count(*)", "sum(octet_length(t))", "sum(int(left(t, 8) = lpad(dk, 8, '0')))").collect()
     expect((TEXT_ROWS, TEXT_ROWS * TEXT_BYTES, TEXT_ROWS), tuple(row))
 
 
 def session(folder: Path, extension: bool) -> Any:
-    """A session of one task at a time."""
+    """Return a session that runs one task at a time."""
     import sparkext
     from bench.spark_session import spark_session
 
@@ -275,27 +275,27 @@ def session(folder: Path, extension: bool) -> Any:
 
 
 def equal(kind: str, how: str = "inner") -> JoinSpec:
-    """A join of the first columns of both sides."""
+    """Return an equality join on the first columns of both sides."""
     return JoinSpec(how, (KeyPair(ColumnRef(PROBE, 0), 0, kind, False),), "auto", "j")
 
 
 def indexed(spec: PipelineSpec, columns: list[pa.Array]) -> BuildSide:
-    """The build side of the only join."""
+    """Return the build side of the only join, indexed."""
     return index_in_memory(len(columns[0]), columns, index_recipe(spec, 0, (1 << 64) - 1))
 
 
 def scan_of(schema: pa.Schema) -> ParquetScan:
-    """A scan of these columns."""
+    """Return a scan of these columns."""
     return ParquetScan(ScanSpec(tuple(map(ScanColumn, schema.names)), len(schema), None, True), schema, 1 << 17)
 
 
 def whole(path: Path) -> Split:
-    """A file as one split."""
+    """Return a file as one split."""
     return DataFile(str(path), path.stat().st_size).split(0, 1 << 62)
 
 
 def row_files(folder: Path) -> list[Path]:
-    """Write a file of ones where rows end in 007, else zeros, and let many names mean it."""
+    """Write a file with 1 in rows whose number ends in 007, else 0, and hard-link it under all `FILES` names."""
     written = folder / "0.parquet"
     column = pa.array(np.arange(FILE_ROWS) % 1000 == 7).cast(pa.int8())
     pq.write_table(pa.table({"k": column}), written, row_group_size=FILE_ROWS)
@@ -306,17 +306,17 @@ def row_files(folder: Path) -> list[Path]:
 
 
 def text(number: int) -> str:
-    """The text of a row: its number, again and again."""
+    """Return the text of a row: its number of eight digits, repeated to `TEXT_BYTES`."""
     return f"{number:08}" * (TEXT_BYTES // 8)
 
 
 def by_text(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The texts of numbers."""
+    """Return a batch with the texts of these numbers."""
     return pa.record_batch([pa.array([text(number) for number in batch.column(0).to_pylist()])], ["t"])
 
 
 def text_file(folder: Path, name: str, distinct: int = TEXT_ROWS, **options: Any) -> Path:
-    """Write numbers and their texts as one row group."""
+    """Write numbers and their texts as one row group, with a dictionary if `distinct` is less than the rows."""
     path = folder / name
     offsets = np.arange(distinct + 1) * TEXT_BYTES
     data = np.empty(offsets[-1], dtype=np.uint8)
@@ -334,7 +334,7 @@ def text_file(folder: Path, name: str, distinct: int = TEXT_ROWS, **options: Any
 
 
 def late_text_file(folder: Path) -> Path:
-    """Write as many bytes as more, shorter texts of a dictionary, behind nulls."""
+    """Write the same number of bytes as shorter texts of a dictionary, after `TEXT_ROWS` nulls."""
     path = folder / "late.parquet"
     parts = 16
     longer = pa.array([text(0)[: TEXT_BYTES // parts]])
@@ -348,7 +348,7 @@ def late_text_file(folder: Path) -> Path:
 
 
 def gathered(batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
-    """Return the bytes of all texts, and of the largest batch; check what each begins with."""
+    """Return the bytes of all texts, and of the largest batch; check the beginnings of distinct texts."""
     total = largest = 0
     for batch in batches:
         texts = batch.column(1)
@@ -361,7 +361,7 @@ def gathered(batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
 
 
 def expect(expected: object, *found: object) -> None:
-    """Raise unless all that was found is what was expected."""
+    """Raise `AssertionError` unless every found value equals the expected value."""
     for each in found:
         if each != expected:
             raise AssertionError(f"expected {str(expected)[:200]}, found {str(each)[:200]}")

@@ -1,4 +1,4 @@
-"""Into how many units a growing join of streams is cut, and what moves when it is cut anew: four planners simulated."""
+"""Partitioning of a growing stream join into units: number of units and moved rows of four simulated planners."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _SHOWN = (2_000_000, 4_000_000, 5_000_000, 6_000_000)
 _KEYS = 100_000
 _BATCH = 200_000
 _BYTES_A_ROW = 22
-"""Of points and intervals on average, with their lines."""
+"""Average over points and intervals, including the bucket index of a row (`line` in the code)."""
 _RATIOS = (1, 2, 4)
 
 
 def cases() -> list[Case]:
-    """Planners over one simulator."""
+    """Return the cases: the simulated planners, and a stream join that runs."""
     return [
         Case("matrix.planners", "units and moved rows of four planners", _run_planners, scaled=False, threads=1),
         Case("matrix.streams", "the units of a join of streams that grows", _run_streams, scaled=False, named=True),
@@ -49,19 +49,19 @@ def cases() -> list[Case]:
 
 
 class Planner(Protocol):
-    """Decides how many units there are, and tells what moves."""
+    """Decides the number of units, and adds up the rows that move between them."""
 
     units: int
     moved: float
 
     def load(self, left: float, right: float) -> None:
-        """Go on with sides that are so large now."""
+        """Continue with sides of these sizes, in rows."""
         ...
 
 
 @dataclass
 class Matrix:
-    """A matrix that `cut_anew` cuts when a unit holds too much."""
+    """A matrix for which `cut_anew` chooses a new grid shape when a unit holds more than `_MEMORY` rows."""
 
     cut_anew: Callable[[Cut, float, float], Cut]
     cut: Cut = field(default_factory=partial(Cut, 1, 1))
@@ -80,7 +80,7 @@ class Matrix:
 
 @dataclass
 class Fragments:
-    """Fragments of at most half the memory: units of a new one are sent all of the other side, and it begins empty."""
+    """Fragments of at most half the memory. A new one starts empty, but its units receive all of the other side."""
 
     moved: float = 0.0
     left: int = 1
@@ -98,7 +98,7 @@ class Fragments:
 
 @dataclass
 class Buckets:
-    """Keys of both sides in buckets, which units hold whole: every bucket moves to where there is room for it."""
+    """A bucket per key, in one unit. If a unit is full, all buckets are reassigned, each to the least loaded unit."""
 
     zipf: float
     units: int = 1
@@ -119,7 +119,7 @@ class Buckets:
         self.units = max(self.units + 1, math.ceil(sizes.sum() / _MEMORY))
         lightest = [(0.0, unit) for unit in range(self.units)]
         homes = np.empty_like(self.homes)
-        for key in range(_KEYS):  # the largest first
+        for key in range(_KEYS):  # from the largest to the smallest
             load, unit = lightest[0]
             homes[key] = unit
             heapq.heapreplace(lightest, (load + sizes[key], unit))
@@ -144,7 +144,7 @@ PLANNERS: dict[str, Callable[[], Planner]] = {
 
 
 def simulated(planner: Planner, ratio: float) -> Iterator[tuple[int, int, float, float]]:
-    """Load all rows, the left side `ratio` times as many; yield rows, units, moved rows, seconds of the plan."""
+    """Load all rows, with `ratio` times as many left as right rows; yield rows, units, moved rows, seconds per plan."""
     for total in range(_STEP, _TOTAL + 1, _STEP):
         left = total * ratio / (1 + ratio)
         started = time.perf_counter()
@@ -171,8 +171,8 @@ def _run_planners(bench: Bench) -> None:
 
 
 def _run_streams(bench: Bench) -> None:
-    """Load points, by Zipf's law, and intervals into a join of streams whose units hold as much as simulated ones."""
-    batches = _TOTAL // _BATCH - 8  # eight more are the state that it begins with
+    """Load points, by Zipf's law, and intervals into a stream join whose units have as much memory as simulated."""
+    batches = _TOTAL // _BATCH - 8  # the initial state is eight more batches
     memory = bench.sized(_MEMORY) * _BYTES_A_ROW
     rows = []
     with (

@@ -1,4 +1,4 @@
-"""What joins cost in memory: one index per node, bytes per build row, a bound that holds at any fan-out."""
+"""Memory of joins: one index per node, bytes per build row, and a bound at any fan-out."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ONE_ROWS_MATCHES = 50_000_000
 
 
 def cases() -> list[Case]:
-    """One case per claim."""
+    """Return one case per claim."""
     return [
         Case("memory.one-copy", f"{WORKERS} workers: pages of a build file and its index", _one_copy, scaled=False),
         Case("memory.index-bytes", f"bytes per build row, {INDEX_ROWS:,} rows", _index_bytes, scaled=False, threads=1),
@@ -52,7 +52,7 @@ def cases() -> list[Case]:
 
 @dataclass
 class _Pages:
-    """Bytes of a mapping: resident, and shared out among the processes that map it."""
+    """Bytes of a mapping: resident, and proportional (shared pages are divided among the processes)."""
 
     resident: int = 0
     proportional: int = 0
@@ -65,7 +65,7 @@ def _one_copy(bench: Bench) -> None:
     rows = bench.sized(COPY_ROWS)
     build = _build_table(rows, 100)
     with spark_session(WORKERS) as spark:
-        # Random keys: every worker touches every page, so that each would hold it all if pages were not shared.
+        # With random keys, each worker touches every page, and would hold a full copy if pages were not shared.
         probe = spark.range(0, 4 * rows, 1, 2 * WORKERS).selectExpr(f"pmod(xxhash64(id), {rows}) AS key")
         with step("joining"):
             out = probe.transform(pipelined_join(build, on="key"))
@@ -101,17 +101,17 @@ def _print_one_copy(bench: Bench, mapped: dict[int, dict[str, _Pages]]) -> None:
 
 
 def _python_workers() -> Iterator[int]:
-    """Return the processes below this one that run a Python daemon of Spark's or of this package."""
+    """Yield the child processes that run a Python daemon of Spark or of this package."""
     import psutil
 
     for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # some have just ended
+        with suppress(psutil.Error):  # the process has just ended
             if not _DAEMONS.isdisjoint(process.cmdline()):
                 yield process.pid
 
 
 def _shared_files(pid: int) -> dict[str, _Pages]:
-    """Sum up the pages of the build file and of the index, which lies beside it, that a process has mapped."""
+    """Sum the mapped pages of the build file and of its index, whose path begins with the build file's path."""
     mappings = list(_mappings(Path(f"/proc/{pid}/smaps").read_text()))
     indexes = {path for path, _, _ in mappings if path.endswith(".index")}
     found: dict[str, _Pages] = defaultdict(_Pages)
@@ -124,7 +124,7 @@ def _shared_files(pid: int) -> dict[str, _Pages]:
 
 
 def _mappings(smaps: str) -> Iterator[tuple[str, int, int]]:
-    """Path, resident and proportional bytes of each mapping of a file."""
+    """Yield path, resident and proportional bytes of each mapping of a file."""
     for block in re.split(r"(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", smaps):
         head = re.match(r"\S+ \S+ \S+ \S+ \d+ +(/.*)", block)
         if head:
@@ -216,7 +216,7 @@ def _fan_out(bench: Bench) -> None:
 
 
 def _one_row(bench: Bench) -> None:
-    """Join one row with all rows of a table, by a comparison and by a formula; the first run builds the index."""
+    """Join one row with all rows of a table, by a comparison and by a formula. The first run builds the index."""
     from bench.spark_session import spark_session
     from sparkext import configure, report
 
@@ -252,7 +252,7 @@ def _one_row(bench: Bench) -> None:
 
 
 def _peak(spark: SparkSession, fan_out: int) -> tuple[int, int]:
-    """Join with `fan_out` matches a key in a fresh worker; return its peak and the size of what it mapped, in bytes."""
+    """Join with `fan_out` matches per key in a new worker; return bytes: its peak, and its mapped files."""
     from sparkext import pipelined_join, report
 
     keys = BUILD_ROWS // max(fan_out, 1)
@@ -279,7 +279,7 @@ def _probe_side(spark: SparkSession, rows: int, keys: int, first_key: int) -> Da
 
 
 def _check(out: DataFrame, build: pa.Table, probe_rows: int, keys: int, fan_out: int) -> None:
-    """Run the join; hold its count and two sums against what arithmetic says.
+    """Run the join, and compare its count and two sums with expected values.
 
     Raises
     ------

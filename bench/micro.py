@@ -1,4 +1,4 @@
-"""Single kernels on one morsel of 131,072 rows, in nanoseconds a row, measured by pyperf."""
+"""Single kernels on one morsel of 131,072 rows, in nanoseconds per row, measured by pyperf."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ between processes, too. Keys are in random order."""
 
 
 def cases() -> list[Case]:
-    """All kernels in one table."""
+    """Return the only case: all kernels in one table."""
     return [Case("micro.kernels", "encoding, building, probing, gathering, by pyperf", _run, scaled=False, threads=1)]
 
 
@@ -30,7 +30,7 @@ def _run(bench: Bench) -> None:
     script = Path(__file__).with_name("micro_kernels.py")
     effort = ["--processes", str(bench.runs), "--values", "3", "--warmups", "1"]
     if bench.tiny:
-        effort = ["--debug-single-value", "--worker"]  # one value of each, all in one process
+        effort = ["--debug-single-value", "--worker"]  # one value per kernel, all in one process
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "micro.json"
         with step("pyperf"):

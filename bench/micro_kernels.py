@@ -1,7 +1,7 @@
 """Micro-benchmarks of single kernels on one morsel, run by pyperf: `python bench/micro_kernels.py -o FILE`.
 
-pyperf calls this file in processes of its own, calibrates how often a kernel is called for one value, and warms up.
-Every kernel's result is held against numpy before it is timed.
+pyperf runs this file in several processes, calibrates the number of calls per value, and warms up. The results of
+probing and gathering are checked before they are timed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ FAN_OUT = 8
 
 
 def main() -> None:
-    """Let pyperf run every kernel."""
+    """Run every kernel with pyperf."""
     runner = pyperf.Runner()
     for name, make in kernels().items():
         runner.bench_time_func(name, _timed(make))
 
 
 def _timed(make: Callable[[], Callable[[], object]]) -> Callable[[int], float]:
-    """Make the input when pyperf first asks for this kernel: each of its processes runs one of them."""
+    """Return a function that creates the input at its first call, as each pyperf process runs only one kernel."""
     prepared: list[Callable[[], object]] = []
 
     def seconds(loops: int) -> float:
@@ -51,7 +51,7 @@ def _timed(make: Callable[[], Callable[[], object]]) -> Callable[[int], float]:
 
 
 def kernels() -> dict[str, Callable[[], Callable[[], object]]]:
-    """What is timed, by name; each makes its input, checks its answer, and returns what to call."""
+    """Return the kernels by name: each creates its input, checks its answer, and returns the function to time."""
     return {
         "encode int64 keys": lambda: _encoding(_numbers(MORSEL)),
         "encode text keys": lambda: _encoding(_text(_numbers(MORSEL))),

@@ -1,4 +1,4 @@
-"""What the cases are called where people look at them, in which order suites come, and whose data have a scale."""
+"""Titles of cases in tables and figures, and the cases whose data depend on a scale factor."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ HEADLINES = {
     "hard.strings": "cold",
     "comet.three-joins": "cold",
 }
-"""What the first plot shows: each kind of join once, in this form, at its largest scale factor; losses included."""
+"""Rows of the first plot: each type of join once, in this form, at its largest scale factor, including losses."""
 
 QUERIES = ("tpch.queries", "tpcds.queries", "comet.tpch")
-"""Cases of whole queries: a table for each query, whose part is its name."""
+"""Cases of whole queries. They have a table for each query, whose `part` is the name of the query."""
 
 _GENERATED = (
     "micro",
@@ -76,8 +76,8 @@ _GENERATED_AMONG_OTHERS = ("many-to-many", "comet.graph", "comet.skew", "comet.s
 
 
 def is_scaled(case: str) -> bool:
-    """Whether a case joins tables of TPC-H or TPC-DS, so that a scale factor says how large they are.
+    """Return whether a case joins tables of TPC-H or TPC-DS, whose sizes depend on the scale factor.
 
-    Result lines of all cases have a scale factor; those of generated data, whose sizes are fixed, mean nothing by it.
+    All result lines have a scale factor. It has no meaning for cases with generated data, whose sizes are fixed.
     """
     return not case.startswith(_GENERATED) and not any(name in case for name in _GENERATED_AMONG_OTHERS)

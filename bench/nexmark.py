@@ -1,4 +1,4 @@
-"""NEXMark's joins of streams, beside Spark's own: who sells what (q3, q8), and which bid wins (q4, q9)."""
+"""NEXMark's joins of streams, compared with Spark's own: sellers (q3, q8), and winning bids (q4, q9)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class Query:
-    """A join of two of the sides, `on` what, and what becomes of the rows of a batch, and of those of all batches."""
+    """A join of two sides; `rows` transforms the joined rows of a batch, `together` combines them for all batches."""
 
     title: str
     sides: Callable[[Sides], tuple[DataFrame, DataFrame]]
@@ -50,7 +50,7 @@ class Query:
 
 
 def cases() -> list[Case]:
-    """One for each query."""
+    """Return one case for each query."""
     return [
         Case(f"nexmark.{name}", query.title, lambda bench, name=name: _run(bench, name), scaled=False, named=True)
         for name, query in QUERIES.items()
@@ -116,7 +116,7 @@ def ours(left: DataFrame, right: DataFrame, on: list[Any]) -> DataFrame:
 
 
 def sparks(left: DataFrame, right: DataFrame, on: list[Any]) -> DataFrame:
-    """Join as Spark does, streams or tables."""
+    """Join streams or tables with `DataFrame.join`."""
     from pyspark.sql import functions as F
 
     terms = [f"{term[0]} {term[1] if len(term) == 3 else '='} {term[-1]}" for term in on]
@@ -142,13 +142,13 @@ def _run(bench: Bench, name: str) -> None:
 
 
 def _read(bench: Bench) -> int:
-    """Return how many events the measured batches have."""
+    """Return the number of events in the measured batches."""
     return bench.sized(_EVENTS) * (_BATCHES - 1) // _BATCHES
 
 
 @contextmanager
 def _written(bench: Bench) -> Iterator[Path]:
-    """Write all events, in files that a stream takes in order."""
+    """Write all events, in files that a stream reads in order; yield their folder."""
     count = bench.sized(_EVENTS)
     with TemporaryDirectory() as folder:
         with step(f"writing {count:,} events"):
@@ -172,7 +172,7 @@ def _streams(spark: SparkSession, folder: Path) -> Sides:
 def _play(
     spark: SparkSession, folder: Path, query: Query, join: Callable[[DataFrame, DataFrame, list[Any]], DataFrame]
 ) -> tuple[list[float], pa.Table]:
-    """Run a query over all events; return the seconds of each batch but the first, and all rows of the result."""
+    """Run a query over all events; return the seconds of each batch except the first, and all result rows."""
     found: list[pa.Table] = []
     with TemporaryDirectory() as checkpoint:
         out = join(*query.sides(_streams(spark, folder)), query.on)

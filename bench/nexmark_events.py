@@ -1,9 +1,8 @@
-"""Events of an online auction, as NEXMark has them: people, auctions and bids, the same in every run.
+"""NEXMark's events of an online auction: people, auctions and bids, the same in every run.
 
-Written after the generator of Apache Beam (`beam-sdks-java-nexmark`) with one generator and its other defaults: 10,000
-events a second, of every 50 one person and three auctions. Event n draws from a Java `Random` seeded with n, so the
-values are those of Beam, which `tests/bench/test_nexmark.py` holds them against. Texts that no query here looks at
-are drawn and left out.
+Follows the generator of Apache Beam (`beam-sdks-java-nexmark`) with one generator and its other defaults: 10,000 events
+per second; every 50 events contain one person and three auctions. Event n draws from a Java `Random` seeded with n, so
+values equal Beam's; `tests/bench/test_nexmark.py` compares them. Texts that no query here uses are drawn and discarded.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ FIRST_NAMES = ["Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie"
 LAST_NAMES = ["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"]
 
 PEOPLE, AUCTIONS, EVENTS = 1, 3, 50
-"""Of each 50 events, the first are people, then come auctions, then bids."""
+"""Each 50 events are people, then auctions, then bids."""
 
 _FIRST_ID = 1_000
 _FIRST_CATEGORY, _CATEGORIES = 10, 5
@@ -48,7 +47,7 @@ _MASK = np.uint64((1 << 48) - 1)
 
 @dataclass(frozen=True)
 class Events:
-    """The tables of all events, in order. Times are UTC, in milliseconds."""
+    """The tables of all events, in order. Times are UTC, with the precision of milliseconds."""
 
     people: pa.Table
     auctions: pa.Table
@@ -90,7 +89,7 @@ def _times(milliseconds: Any) -> pa.Array:
 
 @njit
 def _bits(state: Any, bits: int) -> int:
-    """Draw so many bits, at most 31, of `java.util.Random`."""
+    """Draw `bits` bits, at most 31, like `java.util.Random`."""
     state[0] = (state[0] * _MULTIPLIER + np.uint64(0xB)) & _MASK
     return np.int64(state[0] >> np.uint64(48 - bits))
 
@@ -131,7 +130,7 @@ def _last_auction(event: int) -> int:
 
 @njit
 def _any_person(event: int, state: Any) -> int:
-    """Draw one of the last people, or of those that come next."""
+    """Draw the number of a person: one of the latest people, or one of the next."""
     people = event // EVENTS + 1
     active = min(people, _ACTIVE_PEOPLE)
     return people - active + _below(state, active + _LEAD)
@@ -146,7 +145,7 @@ def _any_auction(event: int, state: Any) -> int:
 
 @njit
 def _drawn(count: int) -> tuple[Any, Any, Any]:
-    """Draw all events: an int64 array of each kind, a row an event."""
+    """Draw all events: an int64 array of each type, with a row per event."""
     people = np.empty((count, 6), np.int64)
     auctions = np.empty((count, 7), np.int64)
     bids = np.empty((count, 4), np.int64)

@@ -1,4 +1,4 @@
-"""Range and as-of joins: Parquet in, an aggregate over all result rows, against Spark's plans and other engines."""
+"""Range and as-of joins from Parquet files to an aggregate, compared with Spark's plans and other engines."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ compilation, generating data. Processor time is not shown: JVM and workers do th
 
 @dataclass(frozen=True)
 class RangeCase:
-    """Two tables, the query over both, and who else takes part.
+    """Two tables, the query over both, and the other contestants.
 
-    `spark` is what Spark is asked: the query itself, or where its plan for that would take hours another form of it.
-    `matrix`: whether it is run as a join matrix, too.
+    `spark` is the query for Spark: `query`, or another form of it if Spark's plan for `query` would take hours; None
+    leaves Spark out. `slow_spark`: Spark runs only once. `matrix`: the query also runs as a join matrix.
     """
 
     tables: Callable[[Bench], Mapping[str, Columns]]
@@ -46,7 +46,7 @@ class RangeCase:
 
 
 def points_and_intervals(points: int, intervals: int) -> Mapping[str, Columns]:
-    """Random points, and intervals side by side with gaps: about one interval a point."""
+    """Return random points, and adjacent intervals in random order: each point is in one interval."""
     generator = np.random.default_rng(SEED)
     span = 1000 * intervals
     starts = generator.permutation(np.arange(intervals, dtype=np.int64) * 1000)
@@ -57,12 +57,12 @@ def points_and_intervals(points: int, intervals: int) -> Mapping[str, Columns]:
 
 
 def overlapping(rows: int, fan_out: int) -> Mapping[str, Columns]:
-    """Staggered intervals on both sides, of many lengths: each overlaps `fan_out` of the other side on average."""
+    """Return intervals of many lengths for both sides. Each overlaps `fan_out` of the other side on average."""
     generator = np.random.default_rng(SEED)
     tables = {}
     for name, (start, stop, number) in {"one": ("a", "b", "p"), "other": ("c", "d", "s")}.items():
         starts = generator.integers(0, 100 * rows, rows)
-        # Mean lengths add up to fan_out × 100: one in a hundred is long.
+        # The mean lengths of both sides add up to fan_out × 100. One interval in a hundred is long.
         lengths = generator.exponential(fan_out * 25, rows) * np.where(generator.random(rows) < 0.01, 51, 1.5)
         tables[name] = {
             start: starts,
@@ -73,7 +73,7 @@ def overlapping(rows: int, fan_out: int) -> Mapping[str, Columns]:
 
 
 def points_and_lines(points: int, lines: int) -> Mapping[str, Columns]:
-    """Points in the unit square, and lines through it."""
+    """Return points in the unit square, and lines through it."""
     generator = np.random.default_rng(SEED)
     angles = generator.random(lines) * np.pi
     slopes = {"u": np.cos(angles), "v": np.sin(angles)}
@@ -93,7 +93,7 @@ def points_and_lines(points: int, lines: int) -> Mapping[str, Columns]:
 
 
 def trades_and_quotes(trades: int, quotes: int, symbols: int) -> Mapping[str, Columns]:
-    """Unsorted rows of many symbols; no two quotes of a symbol at one time."""
+    """Return unsorted rows of many symbols. No two quotes have the same time."""
     generator = np.random.default_rng(SEED)
     quoted = generator.permutation(np.arange(quotes, dtype=np.int64) * 20)
     return {
@@ -122,7 +122,7 @@ _NEAR = "SELECT count(*) AS n, sum(p) AS p, sum(s) AS s FROM dots JOIN lines ON 
 
 
 def cases() -> list[Case]:
-    """Points in intervals, overlapping intervals, points near lines, and as-of."""
+    """Return the cases: points in intervals, overlapping intervals, points near lines, and as-of joins."""
     small = RangeCase(
         lambda bench: points_and_intervals(bench.sized(1_000_000), bench.sized(20_000)),
         _IN_SPAN,
@@ -141,7 +141,7 @@ def cases() -> list[Case]:
     overlaps = RangeCase(
         lambda bench: overlapping(bench.sized(5_000_000), 10), _OVERLAP, "one", _BINNED, row_group=1 << 18, matrix=True
     )
-    # Small row groups, for engines that give each to one thread: few rows make many pairs.
+    # Few rows have many pairs, and some engines process a row group in one thread: row groups are small.
     near = RangeCase(
         lambda bench: points_and_lines(bench.sized(200_000), bench.sized(20_000)),
         _NEAR,
@@ -171,7 +171,7 @@ def cases() -> list[Case]:
             partial(_run_asof, 2_000_000, 1_000_000, with_spark=True),
             scaled=False,
         ),
-        # Spark's own plan takes eight minutes for these: it is left to the smaller case.
+        # Spark's own plan takes eight minutes here, so it only runs in the smaller case.
         Case(
             "ordered.many-asof",
             "10 M trades as of 5 M quotes, 1,000 symbols",
@@ -186,7 +186,7 @@ def _run_ranges(case: RangeCase, bench: Bench) -> None:
 
     paths = written(bench, bench.case, lambda: case.tables(bench), case.row_group)
     query = case.query
-    if bench.tiny:  # the estimates leave so few rows to Spark
+    if bench.tiny:  # auto mode leaves joins of few rows to Spark
         [build] = paths.keys() - {case.probe}
         query = query.replace("SELECT", f"SELECT /*+ PIPELINED_JOIN({build}) */", 1)
     with spark_session(bench.threads, configure) as spark:
@@ -243,7 +243,7 @@ def _run_asof(trade_rows: int, quote_rows: int, bench: Bench, with_spark: bool) 
             )
 
         def transformed() -> object:
-            spark.conf.set("spark.sparkext.mode", "off")  # as it runs without the extension
+            spark.conf.set("spark.sparkext.mode", "off")  # the transform runs as it does without the extension
             trades, quotes = (spark.read.parquet(str(paths[name])) for name in ("trades", "quotes"))
             out = trades.transform(asof_join(quotes, on=("traded", "quoted"), by=[("symbol", "name")]))
             return tuple(out.selectExpr("count(bid)", "sum(size)", "sum(bid)").collect()[0])

@@ -1,4 +1,4 @@
-"""Rows of a stream in the order of time, beside Spark; the planner of the paper, simulated; the kernel that merges."""
+"""Rows of a stream in time order, compared with Spark; the paper's planner, simulated; the merge kernel."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _SCHEMA = "id long, device int, sensor int, ts timestamp, level double"
 
 
 def cases() -> list[Case]:
-    """The kernel, the simulation, and streams."""
+    """Return the cases: the merge kernel, the simulation, and streams."""
     return [
         Case("ordered_streams.merge", "sorted runs of 5 M words to one", _run_merge, scaled=False, threads=1),
         Case(
@@ -125,7 +125,7 @@ def _mergers(words: Any, starts: Any) -> list[Contestant]:
 
 
 def _summed(run: Callable[[], Any]) -> tuple[int, bool, bool]:
-    """Return what does not depend on the order of equal words."""
+    """Return the sum of the words, whether they are sorted, and whether each row occurs once."""
     words, rows = run()
     in_order = bool((np.asarray(words)[1:] >= np.asarray(words)[:-1]).all())
     each_once = bool((np.sort(np.asarray(rows)) == np.arange(len(rows))).all())
@@ -137,7 +137,7 @@ def _summed(run: Callable[[], Any]) -> tuple[int, bool, bool]:
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds a row: to put it in order in a slot, to send it on, and to merge it."""
+    """Seconds per row: to put it in order in a partition (`slot` in the code), to send it on, and to merge it."""
 
     process: float
     send: float
@@ -173,7 +173,7 @@ def _simulate(bench: Bench, name: str, costs: Costs) -> None:
 
 
 def like_the_papers() -> Members:
-    """Sensors of devices, all alike: the largest device has 17 % of them, the others up to 4 % each."""
+    """Return devices with sensors of equal weight. The largest device has 17 % of the sensors, others up to 4 %."""
     draw = np.random.default_rng(1)
     sizes = [_SENSORS * 17 // 100]
     while sum(sizes) < _SENSORS:
@@ -182,18 +182,18 @@ def like_the_papers() -> Members:
 
 
 def _whole(members: Members, slots: int) -> Assignment:
-    """Sensors anywhere, all merged."""
+    """Assign sensors to any partitions, and merge all of them."""
     return Assignment(_spread(members, slots).slots, frozenset(members))
 
 
 def _spread(members: Members, slots: int) -> Assignment:
-    """Each sensor where there is least."""
+    """Assign each sensor to the least loaded partition."""
     one = {None: {(key, member): weight for key, own in members.items() for member, weight in own.items()}}
     return Assignment({place: slot for (_, place), slot in optimised(one, slots).slots.items()}, frozenset())
 
 
 def shares(members: Members, plan: Assignment, slots: int) -> list[float]:
-    """Return the share of all rows that each slot processes."""
+    """Return the share of all rows that each partition processes."""
     loads = [0.0] * slots
     for (key, member), slot in plan.slots.items():
         loads[slot] += members[key][member]
@@ -201,13 +201,13 @@ def shares(members: Members, plan: Assignment, slots: int) -> list[float]:
 
 
 def speedup(members: Members, plan: Assignment, slots: int, costs: Costs) -> float:
-    """Return how many times as many rows a second as one slot has; what merges does so beside the others."""
+    """Return the speedup over one partition, if merges run concurrently with other work."""
     loads = [share * costs.process for share in shares(members, plan, slots)]
     merged = {key: sum(members[key].values()) / _SENSORS for key in plan.merged} if slots > 1 else {}
     for (key, member), slot in plan.slots.items():
         if key in merged:
             loads[slot] += members[key][member] / _SENSORS * costs.send
-    if merged.keys() == members.keys():  # a total order has one end
+    if merged.keys() == members.keys():  # a total order is merged in one partition
         loads.append(costs.merge)
     else:
         for share in merged.values():
@@ -216,7 +216,7 @@ def speedup(members: Members, plan: Assignment, slots: int, costs: Costs) -> flo
 
 
 def _costs(bench: Bench) -> Costs:
-    """Measure tasks over tables of the benchmark's rows, one core."""
+    """Measure the costs on rows of this benchmark, on one core."""
     from sparkext.exchange.cells import cell_of, rows_of
     from sparkext.kernels.jit import frozen
     from sparkext.rows.time_order import TimeOrder
@@ -250,14 +250,14 @@ def _costs(bench: Bench) -> Costs:
     def seconds(run: Callable[[], object]) -> float:
         return _seconds(run) / total
 
-    # Before it is put in order, a row is read from the cell that it came in.
+    # Before a row is put in order, it is read from its block (`cell`).
     return Costs(
         seconds(process) + seconds(lambda: [[*rows_of(cell)] for cell in cells]), seconds(send), seconds(merge)
     )
 
 
 def _of_function(bench: Bench) -> float:
-    """Measure the function that the documentation shows: how much a sensor's level rises from row to row."""
+    """Measure the function of the documentation, the rise of a sensor's level from row to row, in seconds per row."""
     levels = pa.array(np.random.default_rng(0).random(bench.sized(1_000_000) // _SENSORS))
 
     def rises() -> None:
@@ -269,7 +269,7 @@ def _of_function(bench: Bench) -> float:
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """Return what it takes, the median of four runs behind a first one."""
+    """Return the median seconds of four runs, after a warm-up."""
     taken = []
     for _ in range(5):
         began = time.perf_counter()
@@ -282,7 +282,7 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def rows_at(number: int, count: int, hot: float) -> pa.Table:
-    """Return the rows of batch `number`, over ten seconds; device 0 has a share `hot` of them, and of the sensors."""
+    """Return the rows of batch `number`, over ten seconds. Device 0 has a share `hot` of them, and its own sensors."""
     draw = np.random.default_rng(number)
     sensor = draw.integers(0, _SENSORS, count)
     device = 1 + sensor % 100
@@ -302,7 +302,7 @@ def rows_at(number: int, count: int, hot: float) -> pa.Table:
 def fed_readings(
     bench: Bench, hot: Callable[[int], float], size: int | None = None, batches: int = _BATCHES
 ) -> Iterator[Path]:
-    """Yield a folder with the files of so many batches of `size` rows; `hot`: as in `rows_at`, of a batch."""
+    """Yield a folder with the files of `batches` batches of `size` rows; `hot` as in `rows_at`, by batch number."""
     size = bench.sized(_ROWS) if size is None else size
     with TemporaryDirectory() as folder:
         count = 4 if bench.tiny else batches
@@ -319,7 +319,7 @@ def _stream(spark: SparkSession, folder: Path) -> DataFrame:
 
 @dataclass
 class Played:
-    """Milliseconds of each batch; and of what came out: rows, the sum of their numbers, and how many out of order."""
+    """Milliseconds of each batch, and of the output: number of rows, sum of their ids, and rows out of order."""
 
     milliseconds: list[float] = field(default_factory=list)
     rows: int = 0
@@ -329,12 +329,12 @@ class Played:
 
     @property
     def median(self) -> float:
-        """Milliseconds."""
+        """The median milliseconds of a batch, without the first `_SKIPPED` batches."""
         return statistics.median(self.milliseconds[_SKIPPED:] or self.milliseconds)
 
 
 def _told_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count, sum, and look at the order of what a partition has."""
+    """Yield, for a partition, the number of rows, the sum of their ids, and the number of rows out of order."""
     rows = total = wrong = 0
     last = None
     for batch in batches:
@@ -348,7 +348,7 @@ def _told_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _play(spark: SparkSession, out: DataFrame, each: Callable[[DataFrame], DataFrame] = lambda frame: frame) -> Played:
-    """Run a query over all files that there are; `each` is done to every batch."""
+    """Run a query over all existing files; `each` transforms every batch."""
     from sparkext.reports.stream_report import stream_report
 
     played = Played()
@@ -366,7 +366,7 @@ def _play(spark: SparkSession, out: DataFrame, each: Callable[[DataFrame], DataF
 
 
 def _run_query(out: DataFrame, add: Callable[[DataFrame, int], None]) -> Any:
-    """Run a query over all files that there are; return what Spark tells of its batches."""
+    """Run a query over all existing files; return Spark's progress reports."""
     with TemporaryDirectory() as checkpoint:
         query = out.writeStream.option("checkpointLocation", checkpoint).foreachBatch(add).start()
         query.processAllAvailable()
@@ -376,12 +376,12 @@ def _run_query(out: DataFrame, add: Callable[[DataFrame, int], None]) -> Any:
 
 
 def _milliseconds(progress: Any) -> list[float]:
-    """Return what each batch took that had rows."""
+    """Return the milliseconds of each batch that had rows."""
     return [batch.durationMs["triggerExecution"] for batch in progress if batch.numInputRows]
 
 
 def ordered_alone(spark: SparkSession, folder: Path, **options: Any) -> Played:
-    """Put all rows of a folder in order, a file a batch."""
+    """Put all rows of a folder in time order, with one file per batch."""
     from sparkext.streams import ordered
 
     out = ordered(_stream(spark, folder), time="ts", order_key="device", operator_key="sensor", name="o", **options)
@@ -396,12 +396,12 @@ def _sorted(spark: SparkSession, folder: Path, slots: int) -> Played:
 
 
 def _checked(played: Played, folder: Path, waits: bool) -> Played:
-    """Make sure that all rows came out, or all up to the watermark.
+    """Check that the output has all rows, or, with `waits`, all rows up to the watermark, in order.
 
     Raises
     ------
     WrongAnswerError
-        They did not, or not in order.
+        Rows are missing or out of order.
     """
     import pyarrow.dataset as ds
 
@@ -474,14 +474,14 @@ def _run_latency(bench: Bench) -> None:
 
 
 def _at(counts: dict[int, int], percent: int) -> int:
-    """Return the percentile of numbers that occur so many times."""
+    """Return a percentile of numbers, given as the count of each number."""
     numbers = sorted(counts)
     reached = np.cumsum([counts[number] for number in numbers])
     return numbers[int(np.searchsorted(reached, reached[-1] * percent / 100))]
 
 
 def _lags(spark: SparkSession, folder: Path) -> tuple[dict[str, dict[int, int]], list[float], list[int]]:
-    """Return how many rows came out how many batches late, the milliseconds of batches, and what waits behind each."""
+    """Return rows by batches of delay, since arrival and since the watermark; batch times in ms; and waiting rows."""
     import pyarrow.parquet as pq
 
     from sparkext.streams import ordered
@@ -512,7 +512,7 @@ def _lags(spark: SparkSession, folder: Path) -> tuple[dict[str, dict[int, int]],
 
 
 def _run_redraw(bench: Bench) -> None:
-    """From batch 8 on, one device has six rows of ten; from batch 16 on, none has."""
+    """From batch 8 to 15, one device has 60 % of all rows; before and after, there is no hot device."""
     batches = 4 if bench.tiny else 24
     shares = [0.6 if 8 <= number < 16 else 0.0 for number in range(batches)]
     with streaming_session(bench) as spark, fed_readings(bench, shares.__getitem__, batches=batches) as folder:
@@ -533,12 +533,12 @@ def _run_redraw(bench: Bench) -> None:
 
 
 def _with_timers(spark: SparkSession, folder: Path) -> Played:
-    """A list state and a timer for each device."""
+    """Order the rows with `transformWithState`: a list state and a timer for each device."""
     import pandas as pd
     from pyspark.sql.streaming import StatefulProcessor
 
     class Ordering(StatefulProcessor):
-        """Keeps rows until the watermark has passed them."""
+        """Stores rows until the watermark has passed them."""
 
         def init(self, handle: Any) -> None:
             self._handle = handle
@@ -562,7 +562,7 @@ def _with_timers(spark: SparkSession, folder: Path) -> Played:
             yield frame[is_due].sort_values("ts").assign(device=key[0])[["id", "device", "sensor", "ts", "level"]]
 
         def _register(self, frame: Any) -> None:
-            """Be called when the first of these rows is due."""
+            """Register a timer for the time when the first of these rows is due."""
             self._handle.registerTimer(int(frame["ts"].min().value // 1_000_000) + 1)
 
         def close(self) -> None:
@@ -572,5 +572,5 @@ def _with_timers(spark: SparkSession, folder: Path) -> Played:
         _stream(spark, folder).groupBy("device").transformWithStateInPandas(Ordering(), _SCHEMA, "Append", "EventTime")
     )
     played = _play(spark, out)
-    played.out_of_order = 0  # each device is in order, one behind the other
+    played.out_of_order = 0  # each device is in order, and devices follow one after the other
     return _checked(played, folder, waits=True)

@@ -1,4 +1,4 @@
-"""The figures. Each answers one question at a glance, and none hides a case that is lost."""
+"""The figures. Each answers one question, and includes the losing cases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENGINES = {
     "Acero": ("acero", "P"),
     COMET: ("comet", "h"),
 }
-"""The colour and the mark of each; Comet's name has versions after it."""
+"""Colour and mark of each engine. Comet's name has a version as its suffix."""
 
 _OTHER = ("muted", "p")
 _TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -50,9 +50,10 @@ def _without_version(name: str) -> str:
 
 
 def ratio_plot(rows: Sequence[Row], label: Callable[[Row], str]) -> Figure:
-    """A bar per case from 1 to the fastest competitor, a mark for every other: right of 1 this package is faster.
+    """Draw a bar per case from 1 to the fastest competitor's ratio, and a mark for every other competitor's.
 
-    A whisker shows how far single runs of both are from the medians; the bar is pale where some of them overlap.
+    This package is faster if a ratio is above 1. A whisker shows the range of single runs of both. The bar is pale if
+    runs overlap, so that there is no clear win or loss.
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -145,7 +146,7 @@ def _mark_legend(figure: Figure, rows: Sequence[Row]) -> None:
 
 
 def growth_plot(panels: Mapping[str, Sequence[Timed]]) -> Figure:
-    """A panel per case: seconds over size, both logarithmic; the fitted exponents stand below."""
+    """Draw a panel per case: seconds over size, both logarithmic, with the fitted exponents in the legend."""
     import matplotlib.pyplot as plt
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -192,7 +193,7 @@ def growth_plot(panels: Mapping[str, Sequence[Timed]]) -> Figure:
 
 
 def _curves(timed: Sequence[Timed]) -> dict[str, dict[int, list[Timed]]]:
-    """The points of each contestant and number of cores, most cores last, in the order of their size."""
+    """Return the points of each contestant and number of cores, fewest cores first, by ascending size."""
     found: dict[str, dict[int, list[Timed]]] = {}
     for each in sorted(timed, key=lambda e: (not e.ours, e.contestant, e.key.threads, e.values["size"])):
         found.setdefault(each.contestant, {}).setdefault(each.key.threads, []).append(each)
@@ -200,7 +201,7 @@ def _curves(timed: Sequence[Timed]) -> dict[str, dict[int, list[Timed]]]:
 
 
 def memory_plot(lines: Sequence[Mapping[str, Any]]) -> Figure:
-    """A worker's peak over the fan-out of its join, beside what one morsel's whole result would take."""
+    """Draw a worker's peak memory over the fan-out of its join, and the memory that is needed without matches."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(_WIDTH, 3.0), layout="constrained")
@@ -223,14 +224,14 @@ def memory_plot(lines: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 _FIRST_BATCHES = 4
-"""They compile, and fill the state."""
+"""Batches that are left out, because they compile and fill the state."""
 
 
 def redraw_plot(line: Mapping[str, Any]) -> Figure:
-    """Batches of a stream of which one key grows and shrinks: their time above, what is merged and moved below.
+    """Draw batches of a stream in which one key grows and shrinks: time above, merged and moved rows below.
 
-    Of the line are read, for each batch: `milliseconds`, `merged_rows`, `moved_rows`, `tables` (drawn for the next
-    one), and `share`, of the rows that are of the one key. The first four are left out.
+    `line` has, for each batch: `milliseconds`, `merged_rows`, `moved_rows`, `tables` (new tables, used from the next
+    batch on), and `share`, the share of rows with the growing key. The first four batches are left out.
     """
     import matplotlib.pyplot as plt
 
@@ -268,10 +269,10 @@ _MOST_POINTS = 120
 
 
 def budget_plot(lines: Sequence[Mapping[str, Any]]) -> Figure:
-    """A column for each run: the limit, what is in use and what is free above, the budgets of every operator below.
+    """Draw a column for each run: limit, used and free memory above, the budgets of every operator below.
 
-    Of a line are read `events` (time, what happened), `samples` (time, limit, bytes in use) and `decisions` (time,
-    operator, headroom, budget, rows produced); times are of one clock.
+    A line has `events` (time, name), `samples` (time, limit, bytes in use) and `decisions` (time, operator, headroom,
+    budget, rows produced). All times are of one clock.
     """
     import matplotlib.pyplot as plt
 
@@ -334,14 +335,14 @@ def _mark(axes: Axes, line: Mapping[str, Any], named: bool) -> None:
                 name,
                 (time - start, 1),
                 xycoords=("data", "axes fraction"),
-                xytext=(3, -10 - 11 * (number % 2)),  # neighbours in two lines, or they would run into each other
+                xytext=(3, -10 - 11 * (number % 2)),  # alternates between two lines, so that neighbours do not overlap
                 textcoords="offset points",
                 fontsize=7.5,
             )
 
 
 def _thinned(decisions: Sequence[Any]) -> Sequence[Any]:
-    """At most some of them, evenly: a picture has no room for more."""
+    """Return an even sample of the decisions, of less than twice `_MOST_POINTS`."""
     return decisions[:: max(1, len(decisions) // _MOST_POINTS)]
 
 
@@ -357,7 +358,7 @@ DELIVERIES = {
     "materialize": "muted",
     "materialize_parallel": "duckdb",
 }
-"""The ways of delivery that the study compares, each with its colour."""
+"""The delivery modes that the study compares, each with its colour."""
 
 _THREADS = {
     ("cooperative", 1): ("one thread", "muted"),
@@ -368,7 +369,7 @@ Run = Mapping[str, Any]
 
 
 def study_rates(runs: Sequence[Run]) -> Figure:
-    """A panel per memory limit: result rows a second of each delivery over matches a row; a cross where it died."""
+    """Draw a panel per memory limit: result rows per second of each delivery mode by matches per row; ✕ if killed."""
     figure, panels = _study_panels(runs, "limit", _limit_named, largest_first=True)
     figure.supylabel("million result rows a second (✕: killed)", fontsize=9.5)
     for axes, each in panels:
@@ -384,7 +385,7 @@ def study_rates(runs: Sequence[Run]) -> Figure:
 
 
 def study_peaks(runs: Sequence[Run]) -> Figure:
-    """A panel per memory limit: the highest memory of each way of delivery; pale and crossed where it died."""
+    """Draw a panel per memory limit: the peak memory of each delivery mode; pale and crossed if it was killed."""
     figure, panels = _study_panels(runs, "limit", _limit_named, largest_first=True)
     figure.supylabel("MiB at the highest, file pages included", fontsize=9.5)
     for axes, each in panels:
@@ -403,7 +404,7 @@ def study_peaks(runs: Sequence[Run]) -> Figure:
 
 
 def study_threads(runs: Sequence[Run]) -> Figure:
-    """A panel per size of the index: result rows a second of one thread and of two, over matches a row."""
+    """Draw a panel per index size: result rows per second of one and two threads, by matches per row."""
     figure, panels = _study_panels(runs, "build_rows", lambda rows: f"{rows:,} build rows a join")
     figure.supylabel("million result rows a second", fontsize=9.5)
     for axes, each in panels:
@@ -417,7 +418,7 @@ def study_threads(runs: Sequence[Run]) -> Figure:
 def _study_panels(
     runs: Sequence[Run], by: str, named: Callable[[Any], str], largest_first: bool = False
 ) -> tuple[Figure, list[tuple[Axes, list[Run]]]]:
-    """Return a figure with a panel for each value of `by`, matches a row along each, and the runs of each panel."""
+    """Return a figure with a panel per value of `by`, matches per row on the x axis, and the runs of each panel."""
     import matplotlib.pyplot as plt
 
     values = _distinct(runs, by)[:: -1 if largest_first else 1]
@@ -440,7 +441,7 @@ def _with_legend(figure: Figure) -> Figure:
 
 
 def _distinct(runs: Sequence[Run], name: str) -> list[Any]:
-    """Return the values of a field in ascending order; no limit is the largest one."""
+    """Return the values of a field in ascending order; None (no limit) is the largest."""
     return sorted({run[name] for run in runs}, key=lambda value: float("inf") if value is None else value)
 
 
@@ -449,7 +450,7 @@ def _only(runs: Sequence[Run], **fields: Any) -> list[Run]:
 
 
 def _rate(runs: Sequence[Run]) -> float | None:
-    """Return the median of million result rows a second; None unless all runs finished."""
+    """Return the median of million result rows per second; None unless all runs finished."""
     if not runs or any(run["outcome"] != "finished" for run in runs):
         return None
     return median(run["rows"] / run["seconds"] / 1e6 for run in runs)

@@ -1,6 +1,6 @@
-"""Whole SQL queries over Parquet files: auto mode, Spark's own plans, also with settings for its joins, and others.
+"""Complete SQL queries over Parquet files: auto mode, Spark's own plans with several settings, and other engines.
 
-DuckDB and DataFusion take the same text. Polars' SQL lacks what these queries use, and Acero has none.
+DuckDB and DataFusion run the same text. Polars' SQL lacks features that these queries use, and Acero has no SQL.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ _BY_SETTING = "Spark, by setting"
 
 
 class Compared(NamedTuple):
-    """One query: the joins of each of its pipelines, and everyone's median seconds; none where the plan is the same."""
+    """One query: the joins of each of its pipelines, and all median seconds; empty if the plan is the same."""
 
     name: str
     joins: Sequence[int]
     seconds: Mapping[str, float]
 
     def ratio(self, ours: str) -> float:
-        """How many times as long as Spark's default plan."""
+        """Return the time relative to Spark's default plan."""
         return self.seconds[ours] / self.seconds[DEFAULT]
 
 
 class SparkQueries:
-    """A session with the extension, and the files that are its tables."""
+    """Runs queries in a session with the extension, over Parquet files by table name."""
 
     def __init__(self, spark: SparkSession, tables: Mapping[str, Path]) -> None:
         self._spark, self._tables = spark, tables
 
     def contestants(self, text: str, settings: bool = True) -> list[Contestant]:
-        """Auto mode and the default plan for one query, and the plans of `settings`."""
+        """Return the contestants for one query: auto mode, the default plan, and plans by settings if `settings`."""
         return [
             same(COLD, partial(self.rows, text, cold=True), ours=True),
             same(CACHED, partial(self.rows, text), ours=True),
@@ -76,7 +76,7 @@ class SparkQueries:
         ]
 
     def planned_joins(self, text: str) -> list[int]:
-        """The number of joins in each pipeline that auto mode plans."""
+        """Return the number of joins in each pipeline that auto mode plans."""
         from sparkext.spark.extension import planned_runs
 
         self.look_at_files(text)
@@ -86,13 +86,13 @@ class SparkQueries:
     def rows(
         self, text: str, cold: bool = False, mode: str = "auto", settings: Mapping[str, str] | None = None
     ) -> ResultRows:
-        """Run a query in a mode and with more settings; `cold` as in `look_at_files`."""
+        """Run a query in a mode and with additional settings; `cold` as in `look_at_files`."""
         self.look_at_files(text, cold)
         with with_settings(self._spark, {"spark.sparkext.mode": mode, **(settings or {})}):
             return ResultRows(self._spark.sql(text).collect())
 
     def look_at_files(self, text: str, cold: bool = False) -> None:
-        """Make views anew, of files as they are now; `cold`: as if they had been written anew."""
+        """Create the views again, from the current files; with `cold`, as if the files had changed."""
         for name, path in named_in(text, self._tables).items():
             if cold:
                 make_look_changed(path)
@@ -100,7 +100,7 @@ class SparkQueries:
 
 
 def compare(bench: Bench, tables: Mapping[str, Path], texts: Mapping[str, str]) -> None:
-    """Check, time and report queries by their names. On tiny data none is left out, though few have another plan."""
+    """Check, time and report queries by name. On tiny data, queries with Spark's own plan run, too."""
     from bench.competitors import datafusion_queries, duckdb_queries
     from sparkext import configure
 
@@ -124,7 +124,7 @@ def _rows(query: Query, text: str, files: Mapping[str, Path]) -> ResultRows:
 
 
 def timed(bench: Bench, name: str, contestants: Sequence[Contestant], **values: str) -> dict[str, float]:
-    """Check and time one query; median seconds by contestant, of a group by its name."""
+    """Check and time one query; return median seconds by name of the group, or of the contestant without one."""
     verify(contestants)
     timings = measure(bench, contestants)
     record(bench, timings, 0, part=name, **values)
@@ -132,7 +132,7 @@ def timed(bench: Bench, name: str, contestants: Sequence[Contestant], **values: 
 
 
 def print_comparison(queries: Sequence[Compared]) -> None:
-    """Show the seconds of all queries, and the means of those that have another plan, of ratios as they are."""
+    """Print the seconds of all queries, and the mean ratios of the queries with pipelines to Spark's default plan."""
     names = list(next((query.seconds for query in queries if query.seconds), {}))
     table = [
         [query.name, "+".join(map(str, query.joins)) or "none", *(f"{query.seconds[name]:.2f}" for name in names)]
@@ -148,6 +148,6 @@ def print_comparison(queries: Sequence[Compared]) -> None:
 
 
 def named_in(text: str, tables: Mapping[str, T]) -> dict[str, T]:
-    """The tables whose names occur in a query."""
+    """Return the tables whose names occur in a query."""
     words = set(re.findall(r"\w+", text))
     return {name: path for name, path in tables.items() if name in words}

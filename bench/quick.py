@@ -1,13 +1,13 @@
-"""What `python -m bench --quick` runs: cases of every suite that tiny data can show to work, in one process.
+"""The cases of `python -m bench --quick`, which run on tiny data, in one process.
 
-Sessions with the extension come first: a JVM that was started without it cannot load it any more.
+Sessions with the extension come first: a JVM that was started without the extension cannot load it later.
 """
 
 from __future__ import annotations
 
 SCALE_FACTOR = 0.01
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-"""Short queries on few cores: a second compiler, and a check of Spark's own byte code, cost more than they save."""
+"""For short queries on few cores, the second compiler and the verification of bytecode cost more than they save."""
 
 QUICK = (
     "scan.aggregate",

@@ -1,4 +1,4 @@
-"""How many times as long the others take: what the report draws and lists."""
+"""Ratios of the times of other engines to ours, for the report."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from bench.result_files import Key, Timed
 
 SPARK, HINTED, REWRITTEN = "Spark, default plan", "Spark, hinted", "Spark, rewritten"
 COMET = "Comet"
-"""Begins the name of the accelerator; its version and that of its Spark follow."""
+"""Beginning of the accelerator's name; its version and the version of its Spark follow."""
 
 _IN_SPARK = frozenset((SPARK, HINTED, REWRITTEN, "Spark 3.5"))
 
 _OTHERS = frozenset(("scaling", "controller", "cql", "flink", "ordered_streams"))
-"""Suites that are no joins beside other engines: series, sizes of this package against each other, loops and order."""
+"""Suites that do not compare joins with other engines: growth, sizes of this package's output, loops and order."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """One competitor beside one of our contestants: over 1 is our win.
+    """Time of one competitor divided by the time of one of our contestants: above 1, we are faster.
 
-    `value` is that of the medians; `low` and `high` are those of single runs, the fastest of one against the slowest of
-    the other.
+    `value` is the ratio of the medians; `low` and `high` are the lowest and the highest ratio of single runs.
     """
 
     engine: str
@@ -43,36 +42,36 @@ class Row:
 
     @property
     def form(self) -> str:
-        """In which way this package was used."""
+        """The form in which this package was used."""
         return self.ours.contestant.partition(", ")[2]
 
     @property
     def nearest(self) -> Ratio:
-        """The competitor that is fastest."""
+        """The ratio to the fastest competitor."""
         return min(self.ratios, key=lambda ratio: ratio.value)
 
     @property
     def won(self) -> bool:
-        """Whether our slowest run is faster than the fastest one of every competitor."""
+        """Whether our slowest run is faster than the fastest run of every competitor."""
         return all(ratio.low > 1 for ratio in self.ratios)
 
     @property
     def lost(self) -> bool:
-        """Whether the slowest run of some competitor is faster than our fastest one."""
+        """Whether the slowest run of a competitor is faster than our fastest run."""
         return any(ratio.high < 1 for ratio in self.ratios)
 
     @property
     def keeps_indexes(self) -> bool:
-        """Whether the indexes are those of an earlier run."""
+        """Whether the indexes were cached by an earlier run."""
         return "cached" in self.ours.contestant
 
     def against(self, engine: str) -> Ratio | None:
-        """The ratio to one competitor, if it took part."""
+        """Return the ratio to one competitor, None if it did not run."""
         return next((ratio for ratio in self.ratios if ratio.engine == engine), None)
 
 
 def engine(timed: Timed) -> str:
-    """Name the competitor: Spark with hints, settings or another query is one of its own: a user has to write these."""
+    """Return the name of the competitor. Spark with hints, settings or a rewritten query counts separately."""
     if timed.engine == COMET:
         comet, spark = (timed.values[name].rpartition(".")[0] for name in ("comet", "comet_spark"))
         return f"{COMET} {comet} in Spark {spark}"
@@ -84,12 +83,12 @@ def engine(timed: Timed) -> str:
 
 
 def compared(tables: Mapping[Key, Sequence[Timed]]) -> list[Row]:
-    """The rows of joins beside other engines."""
+    """Return the rows that compare joins with other engines."""
     return [row for row in rows(tables) if row.key.suite not in _OTHERS]
 
 
 def rows(tables: Mapping[Key, Sequence[Timed]]) -> list[Row]:
-    """A row for each of our contestants that has a competitor."""
+    """Return a row for each of our contestants that has a competitor."""
     found = []
     for key, table in tables.items():
         fastest: dict[str, Timed] = {}
@@ -116,17 +115,17 @@ def _ratio(name: str, other: Timed, ours: Timed) -> Ratio:
 
 
 def within_spark(found: Sequence[Row]) -> list[Row]:
-    """The rows with those competitors that run in Spark, as far as they have any."""
+    """Return the rows, with only their competitors that run in Spark; rows without any are left out."""
     return _only(found, _runs_in_spark)
 
 
 def without_spark(found: Sequence[Row]) -> list[Row]:
-    """The rows with those competitors that run without Spark, as far as they have any."""
+    """Return the rows, with only their competitors that run without Spark; rows without any are left out."""
     return _only(found, lambda engine: not _runs_in_spark(engine))
 
 
 def _runs_in_spark(engine: str) -> bool:
-    """Return whether an engine is a plan of Spark's own, or of an accelerator for it."""
+    """Return whether an engine is one of Spark's own plans, or an accelerator for Spark."""
     return engine in _IN_SPARK or engine.startswith(COMET)
 
 

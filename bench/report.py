@@ -1,7 +1,7 @@
-"""`python -m bench report [FILE …]`: the figures that the pages show, and what is won and lost, from result files.
+"""`python -m bench report [FILE …]` draws the figures of the documentation from result files, and lists losing cases.
 
-Without files: those in bench/results that have been named, not the `run-…` of this machine. Where two files have the
-same table, the later one's counts; each figure names the machine, the versions and the commit of what it shows.
+Without files, it reads all files in bench/results except `run-…`, the unnamed files of this machine. If two files have
+the same table, the later file counts. Each figure names the machine, the versions and the commit of its results.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _GROWTH = {
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure: the name of its file, how it is drawn, and the results that it shows.
+    """A figure: the name of its file, the function that draws it, and its results.
 
-    `results` has the keys of tables, and the names of cases that are no tables.
+    `results` has the keys of tables, and, for other lines, the names of cases or parts.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Plot:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Draw the figures and print the verdicts; 2 if a file is none of the harness."""
+    """Draw the figures and print the verdicts. Return 2 if a file is not a valid result file, else 0."""
     parser = argparse.ArgumentParser(
         prog="bench report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -73,12 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def named_files(folder: Path) -> list[Path]:
-    """Return the result files that someone has given a name."""
+    """Return the result files that have been renamed, and so are to be shown."""
     return [path for path in sorted(folder.glob("*.jsonl")) if not path.name.startswith("run-")]
 
 
 def draw(files: Sequence[Results], folder: Path) -> None:
-    """Draw all figures that the results have data for."""
+    """Draw all figures for which the results have data."""
     folder.mkdir(parents=True, exist_ok=True)
     with drawing():
         for plot in figures(merged(files), [line for results in files for line in results.others]):
@@ -88,7 +88,7 @@ def draw(files: Sequence[Results], folder: Path) -> None:
 
 
 def figures(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, Any]]) -> list[Plot]:
-    """Return the figures that these results have data for."""
+    """Return the figures for which these results have data."""
     found = compared(tables)
     beside = [row for row in found if row.key.case not in QUERIES]
     queries = [row for row in _largest(found) if row.key.case in QUERIES and not row.keeps_indexes]
@@ -126,7 +126,7 @@ def figures(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str,
 
 
 def _is_drawn(timed: Timed) -> bool:
-    """Growth is that of the whole work: not of floors, and not of probing indexes that are there already."""
+    """Return whether growth includes a contestant: no floors, and no cached indexes, as they omit part of the work."""
     return not timed.floor and "cached" not in timed.contestant
 
 
@@ -136,7 +136,7 @@ def _ratios(name: str, rows: Sequence[Row]) -> Plot:
 
 
 def _largest(found: Sequence[Row]) -> list[Row]:
-    """Return the rows of the largest scale factor of each case."""
+    """Return the rows with the largest scale factor of each case."""
     most: dict[str, float] = {}
     for row in found:
         most[row.key.case] = max(row.key.scale_factor, most.get(row.key.case, 0.0))
@@ -144,7 +144,7 @@ def _largest(found: Sequence[Row]) -> list[Row]:
 
 
 def labels(keys: Sequence[Key]) -> Callable[[Row], str]:
-    """Return names for rows: the scale factor where the data have one, threads only where a case has several."""
+    """Return a function that names rows, with the scale factor if it matters, and threads if a case has several."""
     threads = {key.case: len({other.threads for other in keys if other.case == key.case}) for key in keys}
 
     def label(row: Row) -> str:
@@ -159,9 +159,9 @@ def labels(keys: Sequence[Key]) -> Callable[[Row], str]:
 
 
 def caption(files: Sequence[Results], shown: Sequence[Key | str]) -> list[str]:
-    """Say what some results were measured with: each machine with its versions, and below it its files and commits."""
+    """Return the origin of the shown results: each machine with its versions, followed by its files and commits."""
     origins: dict[Key | str, Results] = {}
-    for results in files:  # where several files have the same, the last one counts
+    for results in files:  # the last file with a result counts
         origins.update(dict.fromkeys([*results.tables(), *(_named(line) for line in results.others)], results))
     machines: dict[str, list[str]] = {}
     others: dict[str, None] = {}
@@ -192,13 +192,13 @@ def _said(facts: Mapping[str, str], name: str, form: str) -> str:
 
 
 def _beside(timed: Timed) -> str:
-    """Return the versions of what ran in another environment than the one that the facts describe."""
+    """Return the versions of Comet and its Spark, which run in an environment that the facts do not describe."""
     values = timed.values
     return f"Comet {values['comet']} in Spark {values['comet_spark']}" if "comet" in values else ""
 
 
 def verdicts(found: Sequence[Row]) -> str:
-    """Count wins and losses, clear and level, within Spark and without it; then list every loss, the worst first."""
+    """Count clear wins and losses, within Spark and without it; then list every loss, the worst first."""
     counted = [
         [name, len(rows), sum(row.won for row in rows), sum(row.lost for row in rows), _mean(rows)]
         for name, rows in (("within Spark", within_spark(found)), ("without Spark", without_spark(found)))
@@ -227,7 +227,7 @@ def verdicts(found: Sequence[Row]) -> str:
 
 
 def _mean(rows: Sequence[Row]) -> str:
-    """Return how many times as fast as Spark's default plan the rows are, as a geometric mean."""
+    """Return the geometric mean of the speedups over Spark's default plan."""
     ratios = [ratio.value for row in rows if (ratio := row.against(SPARK)) is not None]
     return f"{geometric_mean(ratios):.1f}" if ratios else ""
 

@@ -1,4 +1,4 @@
-"""Result files: a first line with the facts of machine and versions, then a line for each contestant of each table."""
+"""Result files: a line with the facts of machine and versions, then a line for each contestant of each table."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from bench.names import is_scaled
 
 TINY = "tiny: shows that cases work, and no times"
-"""What the facts of a quick run say about its data."""
+"""The value of the fact `data` in results of quick runs."""
 
 
 class Key(NamedTuple):
-    """One table of results: contestants of one key did the same work."""
+    """Identifies a table of results. All contestants of a table do the same work."""
 
     case: str
     part: str
@@ -35,7 +35,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Timed:
-    """All runs of one contestant, in seconds; `ours` did it with this package, a `floor` did less than the job."""
+    """All runs of one contestant, in seconds. `ours`: this package; `floor`: only a part of the job was done."""
 
     key: Key
     contestant: str
@@ -47,13 +47,13 @@ class Timed:
 
     @property
     def engine(self) -> str:
-        """The contestant without the form that it ran in."""
+        """The name of the contestant without its form."""
         return self.contestant.split(",")[0]
 
 
 @dataclass(frozen=True)
 class Results:
-    """One file: the facts, what was timed, and all other lines as they are."""
+    """One file: the facts, the timed contestants, and all other lines as they are."""
 
     name: str
     facts: dict[str, str]
@@ -61,7 +61,7 @@ class Results:
     others: list[dict[str, Any]] = field(default_factory=list)
 
     def tables(self) -> dict[Key, list[Timed]]:
-        """The contestants of each table, in the order of the file; the last of several runs of one counts."""
+        """Return the contestants of each table, in the order of the file; the last line of a contestant counts."""
         found: dict[Key, dict[str, Timed]] = {}
         for timed in self.timed:
             found.setdefault(timed.key, {})[timed.contestant] = timed
@@ -69,12 +69,12 @@ class Results:
 
 
 def read(path: Path) -> Results:
-    """Read a file of the harness. Of several runs in it the facts are those of the first, with the commits of all.
+    """Read a result file. If it has several runs, the facts are from the first run, with the commits of all.
 
     Raises
     ------
     ValueError
-        Names the line that is none of it.
+        A line is not JSON, or there are no facts.
     """
     results = Results(path.stem, {})
     for number, text in enumerate(path.read_text().splitlines(), start=1):
@@ -82,13 +82,13 @@ def read(path: Path) -> Results:
             line = json.loads(text)
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}, line {number}: {error}") from None
-        for name, value in line.pop("facts", {}).items():  # again where a later run was appended
+        for name, value in line.pop("facts", {}).items():  # a file has several such lines if runs were appended
             known = results.facts.setdefault(name, value)
             if name == "commit" and value not in known:
                 results.facts[name] = f"{known}, {value}"
         if "contestant" in line and isinstance(line.get("seconds"), list):
             results.timed.append(_timed(line))
-        elif line.keys() & {"case", "part"}:  # a study's lines are of a part
+        elif line.keys() & {"case", "part"}:  # lines of a study have a part but no case
             results.others.append(line)
     if not results.facts:
         raise ValueError(f"{path} does not begin with the facts of machine and versions")
@@ -108,7 +108,7 @@ def _timed(line: dict[str, Any]) -> Timed:
 
 
 def merged(files: Sequence[Results]) -> dict[Key, list[Timed]]:
-    """The tables of several files; where two have the same, the later one's counts."""
+    """Return the tables of several files; if two files have the same table, the later file counts."""
     found: dict[Key, list[Timed]] = {}
     for results in files:
         found.update(results.tables())

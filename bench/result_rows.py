@@ -1,4 +1,4 @@
-"""The rows of a query as different engines return them: in another order, and with averages rounded in another way."""
+"""Compares the rows of a query between engines, which differ in the order of rows and in the rounding of averages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from decimal import Decimal
 from typing import Any
 
 _RELATIVE, _ABSOLUTE = 1e-6, 1.1e-6
-"""Spark rounds quotients of decimals to six digits after the point; DataFusion cuts them off there, which may differ by
-one in the last; others return a binary fraction."""
+"""Tolerances: Spark rounds quotients of decimals to six digits after the point. DataFusion truncates them, so the last
+digit may differ by one; other engines return binary fractions."""
 
 
 class ResultRows:
-    """Rows that equal others if these are as many, in whatever order, and fractions are the same to six digits.
+    """Rows that equal other rows in any order if their fractions are the same to six digits.
 
-    `rows` hold what the engines' Python clients return: None, numbers, text, dates.
+    `rows` have the values that the engines' Python clients return: None, numbers, text, dates.
     """
 
     def __init__(self, rows: Iterable[Sequence[Any]]) -> None:
@@ -27,7 +27,7 @@ class ResultRows:
             return NotImplemented
         return len(self._rows) == len(other._rows) and all(map(_alike, self._rows, other._rows))
 
-    __hash__ = None  # type: ignore[assignment]  # what is nearly the same has no hash
+    __hash__ = None  # type: ignore[assignment]  # approximate equality allows no hash
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -38,14 +38,14 @@ class ResultRows:
 
 
 def plain(value: Any) -> Any:
-    """What JSON holds: whole decimals stay exact."""
+    """Convert a value to a type of JSON. Decimals without a fraction stay exact."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value.isoformat() if isinstance(value, date) else value
 
 
 def _place(row: tuple[Any, ...]) -> tuple[tuple[bool, Any], ...]:
-    """Where a row is sorted: rows that are the same to five digits have one place."""
+    """Return the sort key of a row: rows that are equal to five digits have the same key."""
     return tuple((value is not None, _rough(value)) for value in row)
 
 

@@ -1,4 +1,4 @@
-"""How cost grows: with the data, with the number of joins, on one core and on two."""
+"""Growth of the cost with the data and with the number of joins, on one core and on two."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DATA, _CHAIN = "times the data", "joins"
 
 
 def cases() -> list[Case]:
-    """Two questions, in memory and from files, each on one core and on two."""
+    """Return the cases: growth with data and with joins, in memory and from files, each on one core and on two."""
     both = (1, 2)
     return [
         Case("scaling.data", "in memory: three joins, data ×1 to ×8", _memory_data, scaled=False, threaded=both),
@@ -122,7 +122,7 @@ def _chain(joins: int) -> Chain:
 
 
 def grow(bench: Bench, sizes: dict[int, Callable[[], tuple[int, list[Contestant]]]], of: str) -> None:
-    """Check every size, then time all of them in turns; say how the time of everyone grows."""
+    """Check every size, then time all sizes alternately; print how the time of each contestant grows."""
     tables = {size: make() for size, make in sizes.items()}
     timings = _warmed_up(bench, {size: contestants for size, (_, contestants) in tables.items()})
     take_turns([timing for each in timings.values() for timing in each], bench.runs)
@@ -137,7 +137,7 @@ def grow(bench: Bench, sizes: dict[int, Callable[[], tuple[int, list[Contestant]
 
 
 def _warmed_up(bench: Bench, contestants: dict[int, list[Contestant]]) -> dict[int, list[Timing]]:
-    """Check and warm up every size, the largest first: the form of an engine that is fastest there is timed at all."""
+    """Check and warm up every size; an engine's form that is fastest at the largest size is timed at all sizes."""
     timed = contestants[max(contestants)]
     timings = {}
     for size in sorted(contestants, reverse=True):
@@ -150,7 +150,7 @@ def _warmed_up(bench: Bench, contestants: dict[int, list[Contestant]]) -> dict[i
 
 
 def _report_growth(bench: Bench, grown: dict[str, list[Timing]], sizes: list[int], of: str) -> None:
-    """Print and record everyone's exponent and its standard error."""
+    """Print and record the exponent of each contestant, and its standard error."""
     table = []
     for name, timings in grown.items():
         medians = [timing.median for timing in timings]

@@ -1,4 +1,4 @@
-"""Scans that workers do themselves: Parquet in, a sink that discards the rows or an aggregate, with the extension."""
+"""Parquet scans in workers, with the extension, to an aggregate or to a sink that discards the rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FLOOR = "(floor: workers read the probe side, no join)"
 
 
 def cases() -> list[Case]:
-    """The workloads of the whole way through Spark."""
+    """Return the cases: the workloads of `end_to_end`, a Parquet sink, and the first query of a session."""
     return [
         *(
             Case(f"scan.{name}", workload.description, partial(_run, workload), named=name == "parquet")
@@ -107,7 +107,7 @@ def _run(workload: Workload, bench: Bench) -> None:
 
 
 def _bare(bench: Bench, spark: SparkSession, workload: Workload, width: int) -> DataFrame:
-    """Let workers read the probe side and emit `width` of its columns, some twice: no row meets a build row."""
+    """Return a plan without matches: workers read the probe side and emit `width` of its columns, some twice."""
     from pyspark.sql import functions as F
 
     tables = read_tables(bench, spark, workload.columns, workload.joins[:1])
@@ -123,7 +123,7 @@ def _bare(bench: Bench, spark: SparkSession, workload: Workload, width: int) -> 
 
 
 def _run_first(bench: Bench) -> None:
-    """Time the first query of sessions that have just started, each in a process of its own, and the ones after it."""
+    """Time the first query of new sessions, each in its own process, and the following queries."""
     workload = workloads()["three-joins"]
     table = []
     for name, hint in (("sparkext", "pipelined_join"), ("Spark, broadcast hints", "broadcast")):
@@ -143,7 +143,7 @@ def _run_first(bench: Bench) -> None:
 
 
 def _in_new_session(bench: Bench, columns: Mapping[str, Sequence[str]], joins: Joins, hint: str) -> tuple[float, float]:
-    """Start Spark; return the seconds of its first query, and those of the fastest of five that follow."""
+    """Start Spark; return the seconds of its first query, and of the fastest of the next five."""
     from sparkext import configure
 
     def seconds() -> float:

@@ -1,9 +1,11 @@
-"""The foreman of partitioned joins, simulated: the nodes, rows and skews of the paper that it is from.
+"""The load balancer of partitioned joins, simulated with the nodes, rows and skews of the paper that introduced it.
 
-Yasui, Tamura, Oguchi and Kitsuregawa ran two joins on 96 nodes and gave one or two nodes more probe rows and more
-matches; here rows are counted, what one costs is measured with the code that runs in workers, and time is reckoned. The
-stages are pipelined, and a source waits for the slowest node: in an interval all nodes have done the same share of
-their rows, as many as the most loaded one could.
+Yasui, Tamura, Oguchi and Kitsuregawa ("foreman") ran two joins on 96 nodes, and gave one or two nodes more probe rows
+and more matches. Here, rows are counted, the cost per row is measured with the code that runs in workers, and times are
+calculated. The stages are pipelined, and a source waits for the slowest node: in an interval, all nodes process the
+same share of their rows, which is the share that the most loaded node can process.
+
+In the code, a bucket is a `line`, a partition a `slot`, and a block a `cell`.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ where lines are by hash alone; max / mean is that of the planned runs."""
 _NODES = 96
 _ROWS = 3_000_000
 _LINES_PER_NODE = 10_000
-_INTERVAL = 28.0 / 160.0  # of the balanced run
+_INTERVAL = 28.0 / 160.0  # as a share of the balanced run
 _ALPHA = 0.3
 
 _EXECUTOR_MIB = 1536
@@ -62,12 +64,12 @@ _LEAST_TAKE = 0.1
 
 _SLOTS = 4
 _ROWS_STREAMED = {"skew1": 60, "skew2": 40, "skew3": 50}
-_TIMES = 4  # that the probe side is read, for some intervals
+_TIMES = 4  # how often the probe side is read, so that a run has several intervals
 
 
 @dataclass(frozen=True)
 class Skewed:
-    """`nodes` of the first stage have `probes` times the probe rows, and each of these `matches` times the matches."""
+    """In the first stage, `nodes` have `probes` times the probe rows, each of which has `matches` times the matches."""
 
     nodes: int
     probes: int
@@ -79,7 +81,7 @@ SKEWS = {"skew1": Skewed(1, 2, 2, 1.45), "skew2": Skewed(1, 3, 3, 2.0), "skew3":
 
 
 def cases() -> list[Case]:
-    """The paper's three skews, and how long the foreman takes to plan for many nodes."""
+    """Return the cases: the paper's three skews, and the time that the load balancer needs to plan for many nodes."""
     return [
         Case("skew.simulated", "three skews of 96 nodes, with and without the foreman", _run, scaled=False),
         Case("skew.pipelined", "the skews of four executors, to which rows stream", _pipelined, scaled=False),
@@ -109,7 +111,7 @@ def _run(bench: Bench) -> None:
 
 
 def simulate(skewed: Skewed, costs: UnitCosts) -> tuple[float, float, list[float]]:
-    """Return elapsed seconds without and with the foreman, and the skew of the first stage in each interval."""
+    """Return elapsed seconds without and with the load balancer, and the skew of the first stage in each interval."""
     lines = _NODES * _LINES_PER_NODE
     table = RoutingTable(lines, _NODES)
     per_line = _ROWS // _LINES_PER_NODE
@@ -117,7 +119,7 @@ def simulate(skewed: Skewed, costs: UnitCosts) -> tuple[float, float, list[float
     probes = per_line * skewed.probes
     hot_load = Counts(probes, probes * skewed.matches, probes * skewed.matches).load(costs)
     load_of = {line: hot_load for slot in range(skewed.nodes) for line in table.lines_of(slot)}
-    # What the first stage produces is spread over all nodes by another key.
+    # The output of the first stage is spread over all nodes by another key.
     second = (lines * per_line + len(load_of) * (probes * skewed.matches - per_line)) / _NODES
     behind = Counts(int(second), int(second), int(second)).load(costs)
 
@@ -207,14 +209,14 @@ def _pipelined(bench: Bench) -> None:
 
 
 def _repeat(folder: Path) -> None:
-    """Give all files of a folder other names as well."""
+    """Hard-link all files of a folder under other names, so that the folder has `_TIMES` times the rows."""
     for file in [*folder.iterdir()]:
         for turn in range(1, _TIMES):
             file.with_name(f"{turn}-{file.name}").hardlink_to(file)
 
 
 def _sides(skewed: Skewed, keys: int, rows: int, folder: Path) -> Mapping[str, Path]:
-    """Write rows of 32 bytes whose keys are in these slots; some have more probe rows, and more matches of each."""
+    """Write rows of 32 bytes. Keys of the first `nodes` partitions have more probe rows, and more matches for each."""
     from sparkext.exchange.partitioning import Partitioning
     from sparkext.kernels.hashing import FULL_MASK
 
@@ -236,7 +238,7 @@ def _sides(skewed: Skewed, keys: int, rows: int, folder: Path) -> Mapping[str, P
 
 
 def unit_costs(rows: int) -> UnitCosts:
-    """Measure what a row of 32 bytes costs in a worker, on one thread: the least of six runs."""
+    """Measure the cost of a row of 32 bytes in a worker, on one thread, in seconds: the least of six runs."""
     from sparkext.build_sides.index_recipe import IndexRecipe
     from sparkext.build_sides.index_store import index_in_memory
     from sparkext.exchange.cells import rows_of
@@ -285,7 +287,7 @@ def _waves(bench: Bench) -> None:
 
 
 def _simulated_waves(cores: int, seconds: float, error: float, seed: int) -> tuple[float, float, float]:
-    """Return how long all slots take as planned, and if lines are dealt out while they run; and the work by cores."""
+    """Return seconds: of the planned partitions, of buckets assigned at run time, and of all work divided by cores."""
     generator = np.random.default_rng(seed)
     expected = generator.permutation(1 / np.arange(1, _LINES_OF_WAVES + 1) ** 0.8)
     expected *= seconds / expected.sum()
@@ -314,7 +316,7 @@ def _simulated_waves(cores: int, seconds: float, error: float, seed: int) -> tup
 
 
 def _elapsed(tasks: Sequence[float], cores: int) -> float:
-    """Return how long tasks take of which a core that is free takes the next."""
+    """Return the elapsed seconds of tasks, each of which runs on the next free core."""
     free = [0.0] * cores
     for seconds in tasks:
         heapq.heapreplace(free, free[0] + seconds + _TASK_SECONDS)

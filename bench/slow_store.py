@@ -1,10 +1,10 @@
-"""A store that answers as S3 does, in a process of its own, takes its time for every request, and counts them.
+"""An object store with the protocol of S3, in its own process, that delays every request, and counts requests.
 
     python -m bench.slow_store FOLDER SECONDS
 
-prints its port, and serves the files of a folder as the objects of any bucket until its input ends. It knows what
-readers ask: which objects there are, what one is, and ranges of it. moto, with which tests are run, reads the whole
-object for every range of it. A GET of `/_asked` returns the requests and bytes since the last one.
+prints its port, and serves the files of a folder as the objects of any bucket until its stdin ends. It supports the
+requests of readers: listing objects, metadata of an object, and ranges of it. Tests use moto instead, which reads the
+whole object for every range. A GET of `/_asked` returns the requests and bytes since the last such GET.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ ASKED = "/_asked"
 
 @dataclass(frozen=True)
 class SlowStore:
-    """A store that runs."""
+    """A running store."""
 
     endpoint: str
 
     def asked(self) -> Counter[str]:
-        """Return the requests since this was called last, by method, and the bytes that were sent."""
+        """Return the requests since the last call, by method, and the bytes that were sent, as `bytes`."""
         with urlopen(self.endpoint + ASKED) as answer:
             return Counter(json.load(answer))
 
 
 @contextmanager
 def slow_store(folder: Path, seconds: float) -> Iterator[SlowStore]:
-    """Start a store in a process of its own; it ends with the block."""
+    """Start a store in another process, which ends with the block."""
     command = [sys.executable, "-m", "bench.slow_store", str(folder), str(seconds)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdin is not None
@@ -51,7 +51,7 @@ def slow_store(folder: Path, seconds: float) -> Iterator[SlowStore]:
 
 
 class _Store:
-    """The objects, and what has been asked of them."""
+    """The objects, and the counts of requests."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self.folder, self.seconds = folder, seconds
@@ -68,7 +68,7 @@ class _Store:
         return told
 
     def listing(self, bucket: str, asked: dict[str, list[str]]) -> bytes:
-        """List the objects whose names begin so, those behind a delimiter as one."""
+        """List the objects with a prefix; names with the delimiter after the prefix are grouped to common prefixes."""
         prefix, delimiter = (asked.get(name, [""])[0] for name in ("prefix", "delimiter"))
         found, common = [], set()
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
@@ -92,7 +92,7 @@ class _Store:
 
 class _Handler(BaseHTTPRequestHandler):
     store: _Store
-    protocol_version = "HTTP/1.1"  # or every request would open a connection
+    protocol_version = "HTTP/1.1"  # keeps connections open between requests
 
     def do_HEAD(self) -> None:
         self._answer()
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def _tag(status: object) -> str:

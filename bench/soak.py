@@ -1,13 +1,14 @@
-"""`python -m bench.soak`: hundreds of small queries in one session, and what they leave behind.
+"""`python -m bench.soak` runs hundreds of small queries in one session, and looks for leaked resources.
 
-Queries of every kind take turns. Now and then garbage is collected on both sides and counted: memory, file descriptors
-and mappings of Python workers, descriptors of the JVM, files, broadcasts. After the warm-up, the last quarter of these
-samples is held against the first: what only ever grows is a leak. Queries that fail within a worker end it, and would
-hide what it has gathered: they run afterwards, in a round of their own, for what they leave outside of workers.
+Queries of all types alternate. After every few queries, garbage is collected in Python and the JVM, and resources are
+counted: memory, file descriptors and mappings of Python workers, descriptors of the JVM, files, broadcasts. The last
+quarter of the samples after the warm-up is compared with the first: steady growth is a leak. A query that fails in a
+worker ends the worker, which would hide its leaks. Such queries run afterwards, in a separate round, which looks for
+leaks outside of workers.
 
-`--theta` runs theta joins alone: each defines its function anew, and every second one captures another number.
+`--theta` runs only theta joins. Each defines its function anew, and every second function captures another number.
 
-Exit status: 0, 1 if anything has grown by more than its tolerance.
+Exit status: 0, 1 if a resource has grown by more than its tolerance.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Query = Callable[[], None]
 
 @dataclass(frozen=True)
 class Column:
-    """Something that is counted, and by how much more of it a quarter's median may exceed an earlier one's."""
+    """A counted resource, and the tolerated growth between the medians of quarters: a share and an absolute amount."""
 
     name: str
     share: float
@@ -54,11 +55,11 @@ class Column:
 
     @property
     def tolerance(self) -> str:
-        """What is tolerated, in words."""
+        """The tolerance as text."""
         return f"{self.share:.0%} + {self.amount:g}"
 
     def grown(self, before: float, after: float) -> bool:
-        """Return whether that is more than tolerated."""
+        """Return whether the growth exceeds the tolerance."""
         return after > before * (1 + self.share) + self.amount
 
 
@@ -94,7 +95,7 @@ Sample = dict[str, float]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run as many queries as `argv` asks for."""
+    """Run the queries of `argv`, report growth, and return the exit status."""
     arguments = _parser().parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         local, tables = Path(folder) / "local", Path(folder) / "tables"
@@ -112,9 +113,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _session(folder: Path, local: Path) -> Iterator[SparkSession]:
-    # What this session and its workers put into the temporary folder is told from what others put there.
+    # A temporary folder of its own separates the files of this session from the files of other processes.
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
-    # Wins over spark.local.dir where it is set.
+    # If set, it would override spark.local.dir.
     os.environ.pop("SPARK_LOCAL_DIRS", None)
     settings = {
         "spark.local.dir": str(local),
@@ -127,7 +128,7 @@ def _session(folder: Path, local: Path) -> Iterator[SparkSession]:
 
 
 def _soaked(rotation: Sequence[Query], queries: Queries, probe: Probe, count: int) -> list[tuple[int, Sample]]:
-    """Run so many queries in turn; return what there was before, and after every few of them."""
+    """Run `count` queries in turn; return samples before the first query and after every `_EVERY` queries."""
     samples = [(0, probe.sample())]
     started = time.perf_counter()
     for number in range(1, count + 1):
@@ -140,7 +141,7 @@ def _soaked(rotation: Sequence[Query], queries: Queries, probe: Probe, count: in
 
 
 class Queries:
-    """Small queries of every kind: each runs one, and holds the number of its rows against that of its first run.
+    """Small queries of all types, as functions that run a query and compare its number of rows with its first run.
 
     Build sides are files (`dims`) and rows from Spark (`made`).
     """
@@ -171,7 +172,7 @@ class Queries:
         self.failing_in_workers = [self._failing("theta", "no such luck", self._broken_theta), self.rotation[0]]
 
     def sweep(self) -> None:
-        """Have the files of transforms that are gone removed: this happens when the next one publishes its own."""
+        """Remove the files of transforms that no longer exist, by running a transform, which removes them."""
         gc.collect()
         self._spark.sparkContext._jvm.System.gc()
         self._local().collect()
@@ -218,7 +219,7 @@ class Queries:
         return self._spark.table("facts").transform(sparkext.theta_join(self._made(), near))
 
     def _theta_with_its_rows(self) -> None:
-        """Check the number of rows of a theta join against arithmetic: `facts` has the integers below 2,000 as ids."""
+        """Check the number of rows of a theta join by arithmetic: the ids of `facts` are the integers below 2,000."""
         self._thetas += 1
         limit = self._thetas % 1_999 if self._thetas % 2 else 500
 
@@ -256,7 +257,7 @@ class Queries:
 
 
 class Probe:
-    """Counts what there is, after garbage was collected on both sides."""
+    """Counts resources, after garbage collection in Python and the JVM."""
 
     def __init__(self, spark: SparkSession, local: Path) -> None:
         self._jvm = spark.sparkContext._jvm
@@ -266,7 +267,7 @@ class Probe:
         self._others = {name: count() for name, count in _OUTSIDE.items()}
 
     def sample(self) -> Sample:
-        """Count everything, once what is cleaned up behind queries has settled."""
+        """Count all resources, after the cleanup that follows queries has settled, for at most `_SETTLING_SECONDS`."""
         deadline = time.monotonic() + _SETTLING_SECONDS
         before = None
         while before != (now := self._settling()) and time.monotonic() < deadline:
@@ -274,7 +275,7 @@ class Probe:
         return {**now, **self._workers(), "driver anon MiB": _anonymous_mib(psutil.Process())}
 
     def _settling(self) -> Sample:
-        """Collect garbage, give what cleans up behind it a moment, and count."""
+        """Collect garbage, wait 0.5 s for the cleanup that it triggers, and count."""
         gc.collect()
         live = self._live()
         time.sleep(0.5)
@@ -287,13 +288,13 @@ class Probe:
         }
 
     def _live(self) -> Sample:
-        """Count objects of some classes that the JVM still holds. Looking for them collects garbage first."""
+        """Count the live JVM objects of the classes in `_LIVE`. The count collects garbage first."""
         text = self._histogram()
         counts = {name: int(count) for count, name in re.findall(r"^\s*\d+:\s+(\d+)\s+\d+\s+(\S+)", text, re.MULTILINE)}
         return {name: counts.get(full_name, 0) for name, full_name in _LIVE.items()}
 
     def _histogram(self) -> str:
-        """Ask the JVM for its objects by class: by reflection, as its bean server's class is out of Py4J's reach."""
+        """Return the JVM's histogram of objects by class, by reflection: Py4J cannot access the bean server's class."""
         find = self._jvm.java.lang.Class.forName
         types = ("javax.management.ObjectName", "java.lang.String", "[Ljava.lang.Object;", "[Ljava.lang.String;")
         invoke = find("javax.management.MBeanServer").getMethod("invoke", self._array("Class", map(find, types)))
@@ -327,13 +328,13 @@ class Probe:
         }
 
     def _mapped(self, worker: psutil.Process) -> int:
-        """Return how many files of Spark's folder, there or deleted, a worker has mapped."""
+        """Return the number of existing or deleted files in Spark's folder that a worker has mapped."""
         paths = {line.split(maxsplit=5)[5] for line in _maps(worker) if len(line.split(maxsplit=5)) == 6}
         return sum(path.startswith(str(self._local)) for path in paths)
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:
-    """Return those that run: a process that has ended stays in the list until its parent asks for its status."""
+    """Return the running children. The list also has ended processes until their parent reads their status."""
     return [child for child in process.children() if child.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -354,7 +355,7 @@ def _named(folder: Path) -> int:
     return sum(1 for _ in folder.glob("sparkext*"))
 
 
-# What other sessions of this machine have there, is counted before the first query and taken off.
+# Files of other sessions on this machine are counted before the first query, and subtracted.
 _OUTSIDE: dict[str, Callable[[], int]] = {
     "/dev/shm": lambda: _named(Path("/dev/shm")),
     "temp files": lambda: _named(Path(tempfile.gettempdir())),
@@ -362,7 +363,7 @@ _OUTSIDE: dict[str, Callable[[], int]] = {
 
 
 def report(samples: Sequence[tuple[int, Sample]], warm_up: int) -> list[str]:
-    """Print all samples; return what the last quarter of those after the warm-up has more of than the first."""
+    """Print all samples; return the growth between the first and the last quarter of the samples after the warm-up."""
     print("\n" + _table(samples), flush=True)
     settled = [sample for number, sample in samples if number >= warm_up]
     quarter = max(1, len(settled) // 4)
@@ -372,7 +373,7 @@ def report(samples: Sequence[tuple[int, Sample]], warm_up: int) -> list[str]:
 
 
 def report_failing(samples: Sequence[tuple[int, Sample]]) -> list[str]:
-    """Print what failures within workers left behind; return what there is more of after the last than the first."""
+    """Print the samples of queries that fail in workers; return the growth outside of workers, from first to last."""
     print("\nqueries that fail within workers\n\n" + _table(samples), flush=True)
     columns = [column for column in COLUMNS if not column.in_workers]
     return list(_grown([samples[1][1]], [samples[-1][1]], columns))
@@ -386,7 +387,7 @@ def _grown(first: Sequence[Sample], last: Sequence[Sample], columns: Sequence[Co
 
 
 def _table(samples: Sequence[tuple[int, Sample]]) -> str:
-    """Lay out samples, one a column."""
+    """Format samples as a table, with a column for each sample."""
     header = ["after queries", *(str(number) for number, _ in samples)]
     rows = [[column.name, *(f"{sample[column.name]:,.0f}" for _, sample in samples)] for column in COLUMNS]
     return text_table(header, rows)

@@ -1,4 +1,4 @@
-"""A quiet local Spark session for the suites that need one."""
+"""Local Spark sessions with little log output, for the suites that need Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CROSSING = {"spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
-"""Unless that is the greatest int, Spark adds up the bytes of each row on its way to Python: see docs/tuning.md."""
+"""With any value but the greatest int, Spark adds up the bytes of each row that it sends to Python: docs/tuning.md."""
 
 
 @contextmanager
@@ -24,9 +24,9 @@ def spark_session(
     configure: Callable[[SparkSession.Builder], SparkSession.Builder] | None = None,
     **settings: str,
 ) -> Iterator[SparkSession]:
-    """Start Spark with `tasks` tasks at a time and a third of the free memory as its heap; else its defaults.
+    """Start Spark with its defaults, except `tasks` concurrent tasks and a third of the free memory as heap.
 
-    `configure` may change the builder last.
+    `settings` override both. `configure` is applied to the builder last.
     """
     from sparkext.cli.local_session import local_session
     from sparkext.spark.java import require_java
@@ -45,7 +45,7 @@ def spark_session(
 
 @contextmanager
 def with_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Set keys of a session that are not set, for a while."""
+    """Set keys of a session for the duration of the block, and unset them afterwards."""
     for key, value in values.items():
         spark.conf.set(key, value)
     try:
@@ -56,20 +56,20 @@ def with_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[No
 
 
 def make_look_changed(path: Path) -> None:
-    """Give a file another time of change, so that no index of it is found again."""
+    """Change the modification time of a file, so that its cached indexes do not apply."""
     status = path.stat()
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
 
 
 def assert_pipelined(frame: DataFrame) -> None:
-    """Raise if the plan has no pipeline: what is timed would not be this package."""
+    """Raise `AssertionError` if the plan has no pipeline, as the timed plan would be Spark's."""
     plan = str(frame._jdf.queryExecution().executedPlan())  # type: ignore[operator]
     if "PipelinedJoin [" not in plan:
         raise AssertionError(f"a pipeline was to run:\n{plan}")
 
 
 def heap_mib() -> int:
-    """The heap of a session: a third of what is free, within limits."""
+    """Return the heap of a session: a third of the free memory, between 1 and 8 GiB; 2 GiB if it is unknown."""
     from sparkext.memory.probes import process_probe
 
     free = process_probe().headroom()

@@ -1,4 +1,4 @@
-"""What a job takes with its start and without: beside one with all that there is, one with nothing to do."""
+"""Times of jobs with and without their start, from a job over all rows and a job without work."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bench.harness import Bench, WrongAnswerError
 
 
 def seconds_of(job: Callable[[], object], expected: object) -> float:
-    """Run a job; return how long it takes.
+    """Run a job; return its seconds.
 
     Raises
     ------
     WrongAnswerError
-        It gives something else.
+        Its answer is not `expected`.
     """
     began = time.perf_counter()
     found = job()
@@ -29,18 +29,18 @@ def seconds_of(job: Callable[[], object], expected: object) -> float:
 
 @dataclass(frozen=True)
 class Started:
-    """Seconds of jobs over all rows, and of those with nothing to do."""
+    """Seconds of jobs over all rows (`whole`), and of jobs without work (`start`)."""
 
     whole: list[float] = field(default_factory=list)
     start: list[float] = field(default_factory=list)
 
     def rates(self, rows: int) -> tuple[float, float]:
-        """Return rows a second, with the start and without: medians behind the first runs, if there are others."""
+        """Return rows per second, with and without the start: medians, without the first run if there are several."""
         whole, start = (statistics.median(seconds[1:] or seconds) for seconds in (self.whole, self.start))
         return rows / whole, rows / (whole - start)
 
     def record(self, bench: Bench, contestant: str, rows: int, **values: Any) -> None:
-        """Write the seconds of both jobs, of all runs but the first, if there are others."""
+        """Record the seconds of both jobs, without the first run if there are several."""
         whole, start = (seconds[1:] or seconds for seconds in (self.whole, self.start))
         ours = contestant.startswith("sparkext")
         bench.record(contestant=contestant, ours=ours, rows=rows, seconds=whole, start_seconds=start, **values)

@@ -1,4 +1,4 @@
-"""Joins of two streams, beside what Spark allows: rows a second, the time of a batch, and how both grow."""
+"""Joins of two streams, compared with the joins that Spark allows: rows per second, batch times, and their growth."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0)
 
 
 def cases() -> list[Case]:
-    """Throughput on ranges and keys, the time of small batches, and what state and skew do to both."""
+    """Return the cases: throughput on ranges and keys, latency of small batches, and the effects of state and skew."""
     options: dict[str, Any] = {"scaled": False, "named": True}
     return [
         Case("streams.ranges", "points in intervals, both streams: rows a second", _run_ranges, **options),
@@ -68,7 +68,7 @@ class Feed:
     zipf: float = 0.0
 
     def written(self) -> Feed:
-        """Write all files, in the order that a stream takes them."""
+        """Write all files, in the order in which a stream reads them; return the feed."""
         draw = np.random.default_rng(1)
         sizes = [self.state // LOADS] * LOADS + [self.rows] * self.batches
         domain = max(1, (self.state + self.rows * self.batches) // 2)
@@ -88,19 +88,19 @@ class Feed:
         return places[draw.choice(weights.size, rows, p=weights / weights.sum())]
 
     def streams(self, spark: SparkSession) -> list[DataFrame]:
-        """Return both sides, a file of each in a batch."""
+        """Return both sides as streams, with a file of each per batch."""
         return [
             spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder / str(side)))
             for side, schema in enumerate(_SCHEMAS)
         ]
 
     def tables(self, spark: SparkSession) -> list[DataFrame]:
-        """Return all rows of both sides."""
+        """Return both sides as tables of all rows."""
         return [spark.read.schema(schema).parquet(str(self.folder / str(side))) for side, schema in enumerate(_SCHEMAS)]
 
 
 def deliver(folder: Path, number: int, table: pa.Table) -> None:
-    """Write a file of a stream, which takes them by their times: that of this number."""
+    """Write a file of a stream, with a modification time by `number`, as streams read files in the order of these."""
     path = folder / f"{number:05}.parquet"
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
@@ -138,7 +138,7 @@ def sparks_keys(points: DataFrame, intervals: DataFrame) -> DataFrame:
 
 @dataclass
 class Played:
-    """The batches of a query behind the load: milliseconds and rows of each, and what came out of all."""
+    """The batches of a query after the load: milliseconds and rows of each, and the answer of the query."""
 
     milliseconds: list[float] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
@@ -147,16 +147,16 @@ class Played:
 
     @property
     def throughput(self) -> float:
-        """Rows a second, of the median batch."""
+        """Rows per second of the median batch."""
         return statistics.median(rows / time * 1000 for rows, time in zip(self.rows, self.milliseconds, strict=True))
 
     def percentile(self, share: float) -> float:
-        """Return the milliseconds that no more than this share of batches exceed."""
+        """Return the percentile `share` (0 to 1) of the batches' milliseconds."""
         return sorted(self.milliseconds)[min(len(self.milliseconds) - 1, math.floor(share * len(self.milliseconds)))]
 
 
 def play(spark: SparkSession, out: DataFrame, skipped: int = LOADS + _SKIPPED) -> Played:
-    """Run a query over all files that there are."""
+    """Run a query over all existing files. The times of the first `skipped` batches are left out."""
     from pyspark.sql import functions as F
 
     played = Played()
@@ -178,12 +178,12 @@ def play(spark: SparkSession, out: DataFrame, skipped: int = LOADS + _SKIPPED) -
 
 
 def checked(spark: SparkSession, name: str, feed: Feed, join: Join, expected: Sequence[int] | None) -> Played:
-    """Play a feed.
+    """Run a join over the streams of a feed, and check its answer unless `expected` is None.
 
     Raises
     ------
     WrongAnswerError
-        Something else came out than `expected`.
+        The answer is not `expected`.
     """
     with step(f"{name}, {feed.state:,} rows of state, batches of {feed.rows:,}"):
         played = play(spark, join(*feed.streams(spark)))
@@ -193,7 +193,7 @@ def checked(spark: SparkSession, name: str, feed: Feed, join: Join, expected: Se
 
 
 def expected_of(spark: SparkSession, feed: Feed, on: list[Any]) -> tuple[int, ...]:
-    """Return the answer of a join of tables."""
+    """Return the answer of the same join over tables."""
     from pyspark.sql import functions as F
 
     from sparkext import pipelined_join
@@ -210,7 +210,7 @@ _KEYS: list[Any] = [("x", "low")]
 
 @contextmanager
 def streaming_session(bench: Bench, **more: Any) -> Iterator[SparkSession]:
-    """Start a session; `more` are settings of its own."""
+    """Start a session for streams, with RocksDB as state store; `more` are additional settings."""
     settings = {
         "spark.sql.shuffle.partitions": str(bench.threads),
         "spark.sql.streaming.stateStore.providerClass": _ROCKS_DB,
@@ -246,7 +246,7 @@ def _throughput(
     both: tuple[int, int, int],
     alone: tuple[int, int, int],
 ) -> None:
-    """Both where Spark ends in minutes, and ours with much more state."""
+    """Run both joins on sizes that Spark finishes in minutes, and ours alone with much more state."""
     rows = []
     with streaming_session(bench) as spark:
         for sizes, joins in ((both, {"sparkext": ours, "spark": sparks}), (alone, {"sparkext": ours})):

@@ -1,8 +1,8 @@
-"""The study of delivery modes: what paper 4 argues and does not measure (Kawashima & Tatebe).
+"""The study of delivery modes, which measures the claims of paper 4 (Kawashima & Tatebe).
 
-Every run is a process of its own, with a pipeline of three joins as a Spark worker runs it, in a control group of its
-own: delivery × fan-out × memory limit, then threads × index size. Answers are held against arithmetic. Results go to a
-JSON lines file; `python -m bench.study_plots FILE... FOLDER` draws them.
+Each run is a process in its own control group, with a pipeline of three joins as in a Spark worker: delivery mode ×
+fan-out × memory limit, then threads × index size. Answers are compared with calculated values. Results are written to a
+file of JSON lines; `python -m bench report FILE` draws them.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ FAN_OUTS = (0.1, 1, 10, 1_000, 100_000)
 LIMITS = (None, 1 << 30, 400 << 20)
 OUTPUT_ROWS = 4_000_000
 TUPLES = 20_000
-"""Rows that one tuple at a time makes: a call takes tens of microseconds, and there are four for each."""
+"""Result rows in the mode `tuple`, which needs four calls per row, of tens of microseconds each."""
 
 SMALL_INDEX, LARGE_INDEX = 100_000, 4_000_000
-"""Build rows, with 24 bytes of index each: within the last-level cache, and many times as large."""
+"""Build rows, with 24 bytes of index each: smaller than the last-level cache, and many times as large."""
 
 TIMEOUT = 120
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study; 1 if an answer was wrong."""
+    """Run the study; return 1 if an answer was wrong, else 0."""
     parser = argparse.ArgumentParser(prog="python -m bench.study", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("bench/results/study.jsonl"))
     parser.add_argument("--runs", type=int, default=3, help="of each configuration; alternating")
@@ -97,7 +97,7 @@ def _configuration(
 
 
 def _prepare(folder: Path, configurations: Sequence[dict[str, Any]]) -> None:
-    """Write every build side, and let one run build its indexes."""
+    """Write every build side, and build its index by a run."""
     sides = {(each["build_rows"], max(1, int(each["fan_out"]))) for each in configurations}
     sides |= {(rows, 1) for rows, _ in sides}
     for rows, fan_out in sorted(sides):
@@ -122,7 +122,7 @@ def _measured(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     if outcome.ending != "finished":
         return {**result, "errors": outcome.errors[-500:]}
     answer = json.loads(outcome.output)
-    del answer["decisions"]  # every one of thousands: the budgets sum them up
+    del answer["decisions"]  # thousands of values, which the budgets summarise
     if (answer["rows"], answer["total"]) != expected(configuration):
         print(f" WRONG: {answer['rows']}, {answer['total']}", file=sys.stderr)
         return {**result, "outcome": "wrong answer"}

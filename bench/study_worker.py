@@ -1,7 +1,7 @@
-"""One run of the study: a pipeline of three joins in a process of its own, as a Spark worker runs it, without Spark.
+"""One run of the study: a pipeline of three joins in its own process, as in a Spark worker, but without Spark.
 
-Reads its configuration as JSON from the command line, joins, sends every output batch through Arrow's stream writer as
-a worker does, and prints what it took as JSON. The first argument `prepare` writes the build side instead.
+Reads its configuration as JSON from the command line, joins, writes every output batch with Arrow's stream writer as a
+worker does, and prints the measurements as JSON. With the first argument `prepare`, it writes the build side instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from bench.cache_misses import NoCountersError, cache_misses
 
 RUNNING = "running"
-"""The file of the folder that comes to be when a run begins to join, for who watches it."""
+"""The file that a run creates in its folder when it begins to join, as a signal to other processes."""
 
 JOINS = 3
 PAYLOAD_BYTES = 100
@@ -53,7 +53,7 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     from sparkext.worker.sources.row_batches import RowBatches
 
     keys, fan_out = configuration["build_rows"], configuration["fan_out"]
-    # The first join multiplies the rows; those after it find one match for each.
+    # The first join multiplies the rows; the next joins find one match for each row.
     joins = tuple(
         JoinSpec("inner", (KeyPair(ColumnRef(PROBE, number), 0, "int64", False),), "hash", f"join {number}")
         for number in range(JOINS)
@@ -78,7 +78,7 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     misses = _cache_misses()
     (folder / RUNNING).touch()
     rows = total = 0
-    sink = pa.ipc.new_stream(pa.MockOutputStream(), schema)  # which forgets, as the socket to the JVM does
+    sink = pa.ipc.new_stream(pa.MockOutputStream(), schema)  # discards the data, as does the socket to the JVM
     with task_entered(1) as tasks:
         probe = process_probe()
         resources = Resources(
@@ -115,7 +115,7 @@ def _cache_misses() -> Callable[[], int | None]:
 
 
 def expected(configuration: dict[str, Any]) -> tuple[int, int]:
-    """Rows, and the sum of the first build side's row numbers, by arithmetic."""
+    """Return the expected number of rows, and the expected sum of the first build side's ids, by arithmetic."""
     each = max(1, int(configuration["fan_out"]))
     keys = configuration["build_rows"] // each
     ids = np.arange(configuration["probe_rows"], dtype=np.int64)
@@ -133,12 +133,12 @@ def _probe_side(rows: int, build_rows: int, fan_out: float) -> Iterator[pa.Recor
 
 
 def _matching(ids: np.ndarray, fan_out: float) -> np.ndarray:
-    """Return which of these probe rows have a match: all of them, or a tenth where the fan-out is a tenth."""
+    """Return a mask of the probe rows with a match: all of them, or a tenth if the fan-out is below 1."""
     return ids % 10 == 0 if fan_out < 1 else np.ones(ids.size, dtype=bool)
 
 
 def _spread(keys: np.ndarray) -> np.ndarray:
-    """Keys over all 64 bits, so that their index is a hash table."""
+    """Spread keys over all 64 bits, so that their index is a hash table."""
     return (keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Who survives: a join that explodes, with Spark and its workers inside a control group of 1.5 GiB."""
+"""Exploding joins in a control group of 1.5 GiB with Spark and its workers: which plans finish."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIMEOUT = 300
 
 
 def cases() -> list[Case]:
-    """One per sink, and queries side by side."""
+    """Return the cases: exploding joins by sink, large build sides, and concurrent queries."""
     return [
         *(
             Case(
@@ -57,7 +57,7 @@ def cases() -> list[Case]:
                 f"{QUERIES} exploding joins at the same time in 1.5 GiB, {slots} tasks at a time",
                 partial(_concurrent, way),
                 scaled=False,
-                named=slots < QUERIES,  # that shows how Spark shares out its slots
+                named=slots < QUERIES,  # this case shows how Spark distributes its slots
             )
             for way, slots in CONCURRENT.items()
         ),
@@ -108,7 +108,10 @@ def _run_large_build(hot: bool, bench: Bench) -> None:
 
 
 def _compare(bench: Bench, jobs: Mapping[str, Sequence[str]], answer: Mapping[str, int], **values: str) -> None:
-    """Run one job after the other within the limit, and tell how each ended."""
+    """Run the jobs one by one within the limit, and print how each ended.
+
+    Raises `WrongAnswerError` if a finished job prints another answer than `answer`.
+    """
     table = []
     for way, command in jobs.items():
         with step(way):
@@ -131,5 +134,5 @@ def _compare(bench: Bench, jobs: Mapping[str, Sequence[str]], answer: Mapping[st
 
 
 def _ending(found: Outcome) -> str:
-    """How it ended: a JVM whose heap is too small fails by itself, before the system kills anything."""
+    """Return the outcome; a JVM with too small a heap fails with an error before the system kills a process."""
     return "OutOfMemoryError" if found.ending == "failed" and "OutOfMemoryError" in found.errors else found.ending

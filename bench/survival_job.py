@@ -1,6 +1,6 @@
-"""One job of the survival suite, in a process of its own: a chain of three joins of which the first explodes.
+"""One job of the survival suite, in its own process: a chain of three joins, the first of which explodes.
 
-`python -m bench.survival_job WAY SINK FOLDER` starts Spark, joins in one of the ways, and prints rows and sums as JSON.
+`python -m bench.survival_job WAY SINK FOLDER` starts Spark, joins with one of `WAYS`, and prints rows and sums as JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Batches = Iterator[pa.RecordBatch]
 PROBE_ROWS = 1_000_000
 HOT_KEYS = 4
 HOT_ROWS = 12
-"""Probe rows that lie next to each other, a few with each hot key: a burst of matches, as real data have them."""
+"""Adjacent probe rows with hot keys, a few with each key: a burst of matches, as in real data."""
 
 HOT_MATCHES = 100_000
 PLAIN_KEYS = 50_000
@@ -37,8 +37,8 @@ BUILD_SIDES = ("burst", "second", "third")
 KEYS = (("k", "bk"), ("k2", "ck"), ("k3", "dk"))
 QUERIES = 8
 CONCURRENT = {"concurrent": QUERIES, "concurrent-two-slots": 2}
-"""Tasks that run at a time. Spark's fair scheduler gives a free slot to the pool with the fewest running tasks, and of
-several to the first by name: where there are fewer slots than queries, they come two by two."""
+"""Concurrent tasks. Spark's fair scheduler gives a free slot to the pool with the fewest running tasks, and among equal
+pools to the first by name. With fewer slots than queries, queries therefore run two by two."""
 
 HEAP = "600m"
 EXPECTED_ROWS = HOT_ROWS * HOT_MATCHES + (PROBE_ROWS - HOT_ROWS)
@@ -47,7 +47,7 @@ SPARK = {f"Spark, {hint} hints": hint for hint in ("broadcast", "shuffle_hash", 
 
 
 def write_tables(folder: Path) -> None:
-    """Write the probe side, the build side that explodes, and two plain ones."""
+    """Write the probe side, the build side that explodes, and two build sides with one match per row."""
     ids = np.arange(PROBE_ROWS, dtype=np.int64)
     keys = HOT_KEYS + ids % PLAIN_KEYS
     keys[:HOT_ROWS] = np.arange(HOT_ROWS) % HOT_KEYS
@@ -66,7 +66,7 @@ def _with_text(name: str, keys: np.ndarray) -> pa.Table:
 
 
 def main(way: str, sink: str, folder: Path) -> None:
-    """Run one way."""
+    """Run the job with one of `WAYS`."""
     from bench.spark_session import spark_session
     from sparkext import configure
 
@@ -91,10 +91,10 @@ def main(way: str, sink: str, folder: Path) -> None:
 
 
 def _side_by_side(spark: SparkSession, query: Callable[[], DataFrame]) -> dict[str, Any]:
-    """Run queries at the same time; return the answer that all have, and the seconds that each of them took."""
+    """Run queries concurrently; return their common answer, and the seconds of each."""
 
     def one(number: int) -> tuple[dict[str, int], float]:
-        # Within a pool Spark goes through jobs in their order: fair are only pools to each other.
+        # Scheduling is fair only between pools: within a pool, Spark runs jobs in their order.
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"query {number}")
         started = time.perf_counter()
         return _consumed(query(), "noop", Path()), time.perf_counter() - started
@@ -115,7 +115,7 @@ def _joined(probe: DataFrame, folder: Path, hint: str) -> DataFrame:
 
 
 def _by_hand(probe: DataFrame, folder: Path, engine: Callable[..., Batches]) -> DataFrame:
-    """What people write without this package: every worker reads the build sides and joins batch by batch."""
+    """Join as users do without this package: every worker reads the build sides and joins batch by batch."""
     from pyspark.sql.types import StructType
 
     fields = list(probe.schema)
@@ -147,7 +147,7 @@ def _acero(batches: Batches, folder: str) -> Batches:
 
 
 def _duckdb(batches: Batches, folder: str, streamed: bool = False) -> Batches:
-    """With each batch's whole result as a table, which is the short way, or read as a stream."""
+    """Join in DuckDB, with the whole result of a batch as a table, or `streamed`."""
     import duckdb
 
     connection = duckdb.connect()
@@ -172,7 +172,7 @@ WAYS = (*SPARKEXT, *SPARK, *ENGINES)
 
 
 def _consumed(out: DataFrame, sink: str, folder: Path) -> dict[str, int]:
-    """Make every row for the sink; return how many there are, and two sums."""
+    """Write every row to the sink; return the number of rows and two sums."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -188,7 +188,7 @@ def _consumed(out: DataFrame, sink: str, folder: Path) -> dict[str, int]:
 
 
 def expected() -> dict[str, int]:
-    """The answer, by arithmetic."""
+    """Return the answer, by arithmetic."""
     hot = sum(
         sum(range(key * HOT_MATCHES, (key + 1) * HOT_MATCHES)) for key in (row % HOT_KEYS for row in range(HOT_ROWS))
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Lay out `rows` under `header`; the first `left` columns are aligned left, the others right."""
+    """Format `rows` under `header`. The first `left` columns are aligned left, the others right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [_line(row, widths, left) for row in (header, *rows)]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
@@ -21,5 +21,5 @@ def _line(row: Sequence[str], widths: Sequence[int], left: int) -> str:
 
 
 def mib(size: float) -> str:
-    """Bytes as MiB."""
+    """Format bytes as MiB."""
     return f"{size / 2**20:,.1f}"

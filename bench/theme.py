@@ -1,6 +1,6 @@
-"""Colours of the figures, and how a figure becomes a file: one SVG that follows the reader's choice of light or dark.
+"""Colours of the figures, and their files: each is one SVG that follows the reader's light or dark scheme.
 
-Figures are drawn in placeholders, which the file's style sheet gives their colours.
+Figures are drawn with placeholder colours, which are replaced by variables of the file's style sheet.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ COLOURS = {
     "acero": ("#5d6b2f", "#b3c46b"),
     "comet": ("#444b54", "#c2c8cf"),
 }
-"""Each name's colour in light and in dark. `win` and `lose` differ for readers who cannot tell red from green, too."""
+"""Each name's colour in the light and the dark scheme. Colour-blind readers can distinguish `win` and `lose`, too."""
 
 PAINT = {name: f"#0000{number:02x}" for number, name in enumerate(COLOURS, start=1)}
-"""The placeholder that stands for each name while a figure is drawn."""
+"""The placeholder colour of each name while a figure is drawn."""
 
 CLASS = "sparkext-plot"
-"""The class of every figure."""
+"""The CSS class of every figure."""
 
 _CAPTION_WIDTH = 190
 _SETTINGS = {
@@ -69,7 +69,7 @@ _SETTINGS = {
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Let matplotlib draw without a screen, in the placeholders."""
+    """Configure matplotlib to draw without a screen, with the placeholder colours."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -78,7 +78,7 @@ def drawing() -> Iterator[None]:
 
 
 def save(figure: Figure, path: Path, caption: Sequence[str]) -> None:
-    """Write a figure that stands alone, with what it has to say below it."""
+    """Write a figure as a self-contained SVG file, with its caption below it."""
     import matplotlib.pyplot as plt
 
     figure.supxlabel("\n".join(fill(line, _CAPTION_WIDTH) for line in caption), fontsize=6.5, x=0.01, ha="left")
@@ -89,7 +89,7 @@ def save(figure: Figure, path: Path, caption: Sequence[str]) -> None:
 
 
 def _coloured(svg: str) -> str:
-    """Let the file's own style sheet choose the colours, and a reader without the font take one of the same widths."""
+    """Replace placeholder colours by variables of a style sheet, and add fallback fonts of the same widths."""
     for name, placeholder in PAINT.items():
         svg = svg.replace(placeholder, f"var(--{name})")
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
@@ -100,7 +100,7 @@ def _coloured(svg: str) -> str:
 
 
 def _style() -> str:
-    """Return a style sheet that styles nothing else in a page, and follows its scheme, or else that of the system."""
+    """Return a style sheet that affects only figures, and follows the page's scheme, or else the system's scheme."""
     light, dark = (" ".join(f"--{name}: {pair[scheme]};" for name, pair in COLOURS.items()) for scheme in (0, 1))
     return (
         f"<style>.{CLASS} {{ stroke-linejoin: round; stroke-linecap: butt; {light} }}"

@@ -1,4 +1,4 @@
-"""TPC-DS queries, stars and hard joins, as auto mode of the session extension, Spark and other engines plan them."""
+"""TPC-DS queries, stars and hard joins, planned by the extension's auto mode, by Spark, and by other engines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOLDER = Path(__file__).parent / "tpcds_queries"
 
 
 def cases() -> list[Case]:
-    """All queries in one table."""
+    """Return the only case: all queries in one table."""
     return [Case("tpcds.queries", "16 queries, stars and hard joins", _run)]
 
 
@@ -36,17 +36,17 @@ def _run(bench: Bench) -> None:
 
 
 def query(number: int) -> str:
-    """The text of a query."""
+    """Return the text of a query."""
     return (_FOLDER / f"q{number:02}.sql").read_text()
 
 
 def ensure_tables(bench: Bench) -> Path:
-    """Return the folder with a Parquet file for each table, which is made if it is not there.
+    """Return the folder with a Parquet file for each table, after generating the tables if it does not exist.
 
     Raises
     ------
     EnvironmentProblemError
-        There is no tpcgen-cli, or it failed.
+        tpcgen-cli is not installed, or failed.
     """
     folder = bench.data.parent / "tpcds" / f"sf{bench.scale_factor:g}"
     if folder.is_dir():

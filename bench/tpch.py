@@ -1,4 +1,4 @@
-"""TPC-H's 22 queries, planned by the session extension in auto mode, by Spark, and by other engines."""
+"""TPC-H's 22 queries, planned by the extension's auto mode, by Spark, and by other engines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TINY_QUERIES = (3, 12)
 
 
 def cases() -> list[Case]:
-    """All queries in one table."""
+    """Return the only case: all queries in one table."""
     return [Case("tpch.queries", "the 22 queries", _run)]
 
 
@@ -21,7 +21,7 @@ def _run(bench: Bench) -> None:
 
 
 def tables(bench: Bench) -> dict[str, Path]:
-    """The files, which are made if they are not there."""
+    """Return the files by table, after generating them if they do not exist."""
     from sparkext.cli import tpch
 
     folder = tpch.ensure_tables(bench.scale_factor, bench.data)
@@ -29,7 +29,7 @@ def tables(bench: Bench) -> dict[str, Path]:
 
 
 def texts(bench: Bench) -> dict[str, str]:
-    """The queries by name."""
+    """Return the texts of the queries by name; only two queries if the data is tiny."""
     from sparkext.cli import tpch
 
     return {f"q{number:02}": tpch.query(number) for number in (TINY_QUERIES if bench.tiny else tpch.QUERIES)}

@@ -1,7 +1,7 @@
-"""The trading query: its rows, a loop by hand that gives the right orders, and the same loop inside Spark.
+"""The trading query: its rows, a hand-written loop that returns the correct orders, and the same loop in Spark.
 
-Cash and stock are refilled for as long as there are offers: else nothing would be left to decide after the first few
-thousand. `require_busy` refuses such an input.
+Cash and stock are refilled as long as offers arrive. Otherwise, there would be no decisions after the first few
+thousand offers; `require_busy` rejects such an input.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ REGISTER QUERY buy_event ISTREAM(SELECT market.id, 1000 AS num, market.price FRO
 """
 OFFERS = 2_000_000
 MARKET, CASH, STOCK = range(3)
-"""The streams, in the order of the query. A row of cash or stock sets it: to `_CASH`, and to none."""
+"""Indexes of the streams, in the order of the query. A row of cash sets it to `_CASH`; a row of stock sets it to 0."""
 
 LEAST_SHARE = 0.3
-"""Of the offers of each tenth of the input, how many have to be bought."""
+"""The least share of offers that has to be bought in each tenth of the input."""
 
 _STOCKS = 1000
 _LOWEST, _HIGHEST = 425.0, 525.0
@@ -57,7 +57,7 @@ Order = tuple[int, str, int, float]
 
 
 class Orders(list[Order]):
-    """Orders that are shown in short."""
+    """Orders with a short representation."""
 
     def __repr__(self) -> str:
         return f"{len(self):,} orders: {', '.join(map(str, self[:3]))}{', …' * (len(self) > 3)}"
@@ -65,7 +65,7 @@ class Orders(list[Order]):
 
 @dataclass(frozen=True)
 class TradingRows:
-    """Rows of all three streams in the order of time, no two of one time but those before the first offer.
+    """Rows of all three streams in time order. Times are distinct, except for the rows before the first offer.
 
     `ids` is empty in rows of cash; `values` has the price, the cash or the stock.
     """
@@ -77,14 +77,14 @@ class TradingRows:
 
     @classmethod
     def generated(cls, offers: int) -> TradingRows:
-        """Return so many offers, for stocks and at prices drawn at random, and the refills among them.
+        """Return offers for random stocks at random prices, with refills between them.
 
-        Three of four offers are cheap enough. One stock in turn is sold after every second offer, so of each there is
-        some for 2,000 offers at most, and the cash for some 37 orders comes with every hundredth.
+        Three of four offers are cheap enough. After every second offer, the next stock in turn is sold, so a stock is
+        held for at most 2,000 offers. After every hundredth offer, cash is set to the price of about 37 orders.
         """
         draw = np.random.default_rng(1)
         stock, cash = offers // _OFFERS_PER_STOCK, offers // _OFFERS_PER_CASH
-        # Places between offers, in halves.
+        # Positions: offers are 2 apart, refills are between them.
         places = [
             np.arange(offers) * 2.0,
             np.arange(1, stock + 1) * 2.0 * _OFFERS_PER_STOCK - 1,
@@ -108,20 +108,20 @@ class TradingRows:
         return self.times.size
 
     def first(self, rows: int) -> TradingRows:
-        """Return the first of these rows, and all that are there before the first offer."""
+        """Return the rows before the first offer, and the next `rows` rows."""
         stop = min(len(self), 1 + _STOCKS + rows)
         return TradingRows(self.streams[:stop], self.times[:stop], self.ids[:stop], self.values[:stop])
 
     def lists(self) -> tuple[list[int], list[int], list[str], list[float]]:
-        """Return streams, times, ids and values as Python has them."""
+        """Return streams, times, ids and values as Python lists."""
         return self.streams.tolist(), self.times.tolist(), self.ids.to_pylist(), self.values.tolist()
 
     def orders(self) -> Orders:
-        """Return the right orders."""
+        """Return the correct orders."""
         return loop_orders(zip(*self.lists(), strict=True))
 
     def columns(self) -> dict[str, list[pa.Array]]:
-        """Return the columns of each stream, with a row for each of all streams."""
+        """Return the columns of each stream. Each column has a row for every row of all streams."""
         values, numbers = pa.array(self.values), pa.array(np.zeros(len(self), np.int32))
         return {"market": [self.ids, values], "initial_resource": [values], "stock_events": [self.ids, numbers]}
 
@@ -148,7 +148,7 @@ def _write_csv(table: pa.Table, path: Path) -> None:
 
 
 def loop_orders(rows: Iterable[tuple[int, int, str, float]]) -> Orders:
-    """Return the orders of rows of a stream, a time, an id and a value: every contestant has to give the same."""
+    """Return the orders for rows of (stream, time, id, value). All contestants have to return these orders."""
     cash, held, orders = 0.0, dict[str, int](), Orders()
     for stream, at, name, value in rows:
         if stream == MARKET:
@@ -164,14 +164,14 @@ def loop_orders(rows: Iterable[tuple[int, int, str, float]]) -> Orders:
 
 
 def loop_orders_of_lines(path: Path) -> Orders:
-    """Return the orders of a file of `write_lines`."""
+    """Return the orders for a file of `write_lines`."""
     with path.open() as lines:
         rows = (line.split(",") for line in lines)
         return loop_orders((int(stream), int(at), name, float(value)) for stream, at, name, value in rows)
 
 
 def bought_shares(rows: TradingRows, orders: Sequence[Order]) -> list[float]:
-    """Return which share of the offers of each tenth of all offers is bought."""
+    """Return the share of bought offers in each tenth of all offers."""
     offered = rows.times[rows.streams == MARKET]
     ordered = np.searchsorted(offered, [at for at, *_ in orders])
     tenths = [np.bincount(places * 10 // offered.size, minlength=10) for places in (ordered, np.arange(offered.size))]
@@ -179,12 +179,12 @@ def bought_shares(rows: TradingRows, orders: Sequence[Order]) -> list[float]:
 
 
 def require_busy(shares: Sequence[float]) -> None:
-    """Refuse an input whose loop is idle.
+    """Reject an input with too few purchases.
 
     Raises
     ------
     WrongAnswerError
-        Names the tenth in which too few offers are bought.
+        In a tenth, less than `LEAST_SHARE` of the offers is bought.
     """
     for tenth, share in enumerate(shares, 1):
         if share < LEAST_SHARE:
@@ -216,7 +216,7 @@ def our_orders(frames: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def pandas_orders(frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Run the loop in one group of all rows."""
+    """Run the loop with `applyInPandas`, in one group of all rows."""
     import pandas as pd
 
     def buy(rows: pd.DataFrame) -> pd.DataFrame:
@@ -228,12 +228,12 @@ def pandas_orders(frames: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def stateful_orders(frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Run the loop by `transformWithStateInPandas`: cash is a value state, and stock a map state."""
+    """Run the loop with `transformWithStateInPandas`: cash is a value state, and stock a map state."""
     import pandas as pd
     from pyspark.sql.streaming import StatefulProcessor
 
     class Buying(StatefulProcessor):
-        """Asks for stock and cash when an offer is cheap enough."""
+        """Reads the states of stock and cash if an offer is cheap enough."""
 
         def init(self, handle: Any) -> None:
             self._cash = handle.getValueState("cash", "val double")
@@ -261,7 +261,7 @@ def stateful_orders(frames: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _in_one_group(frames: Mapping[str, DataFrame]) -> GroupedData:
-    """Return the rows of all streams, grouped by nothing."""
+    """Return the rows of all streams, in one group."""
     from pyspark.sql import functions as F
 
     parts = [
@@ -276,7 +276,7 @@ def _in_one_group(frames: Mapping[str, DataFrame]) -> GroupedData:
 
 
 def collected_orders(frame: DataFrame) -> Orders:
-    """Return the orders that a DataFrame has."""
+    """Collect the orders of a DataFrame."""
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
     return Orders(
         ((ts.astimezone(timezone.utc) - epoch) // timedelta(microseconds=1), name, num, price)

@@ -1,4 +1,4 @@
-"""The joins that engines compete on, as Arrow tables in memory."""
+"""Joins for the comparison of engines, over Arrow tables in memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Workload:
         return pa.schema([field.remove_metadata() for name in names for field in self.tables[name].schema])
 
     def key_columns(self) -> dict[str, set[str]]:
-        """The key columns of each table."""
+        """Return the key columns of each table."""
         keys: dict[str, set[str]] = {name: set() for name in self.tables}
         for join in self.joins:
             for probe_key, build_key in join.keys:
@@ -63,21 +63,21 @@ def load_table(folder: Path, name: str, columns: tuple[str, ...]) -> pa.Table:
 
 
 def in_batches(table: pa.Table) -> pa.Table:
-    """Cut a table into batches of equal size, which all engines get."""
+    """Split a table into batches of `BATCH_ROWS` rows, which all engines receive."""
     return pa.Table.from_batches(
         table.combine_chunks().to_batches(max_chunksize=BATCH_ROWS), table.schema.remove_metadata()
     )
 
 
 def tpch(scale_factor: float, data: Path) -> Workload:
-    """lineitem ⋈ orders ⋈ supplier ⋈ part, in the order in which the tables were generated."""
+    """Return lineitem ⋈ orders ⋈ supplier ⋈ part, with rows in the order of generation."""
     folder = ensure_tables(scale_factor, data)
     tables = {name: load_table(folder, name, columns) for name, columns in COLUMNS.items()}
     return Workload(tables, PROBE_SIDE, tuple(Join(name, ((probe, build),)) for name, probe, build in JOINS))
 
 
 def shuffled(workload: Workload) -> Workload:
-    """The same with the probe table's rows in random order."""
+    """Return the workload with the probe table's rows in random order."""
     table = workload.tables[workload.probe]
     order = np.random.default_rng(_SEED).permutation(table.num_rows)
     picked = in_batches(table.combine_chunks().take(pa.array(order)))
@@ -85,7 +85,7 @@ def shuffled(workload: Workload) -> Workload:
 
 
 def with_keys(workload: Workload, change: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> Workload:
-    """The same with every key column replaced by what `change` makes of it."""
+    """Return the workload with `change` applied to every key column."""
     tables = {}
     for name, keys in workload.key_columns().items():
         table = workload.tables[name]
@@ -97,18 +97,18 @@ def with_keys(workload: Workload, change: Callable[[pa.ChunkedArray], pa.Chunked
 
 
 def sparse(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Spread integer keys over all 64 bits: a multiplication by an odd number, which is a bijection."""
+    """Spread integer keys over all 64 bits by multiplication with an odd number, which is a bijection."""
     values = column.to_numpy().astype(np.uint64) * _ODD
     return pa.chunked_array([pa.array(values.view(np.int64))])
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Integer keys as text of twelve digits."""
+    """Return integer keys as text of twelve digits."""
     return pc.utf8_lpad(column.cast(pa.string()), width=12, padding="0")
 
 
 def composite(workload: Workload, dtype: pa.DataType) -> Workload:
-    """lineitem ⋈ orders on two columns: the order key split into thousands and the rest."""
+    """Return lineitem ⋈ orders on two columns: the order key split into thousands and the rest."""
     tables = {
         "lineitem": _split(workload.tables["lineitem"], "l_orderkey", dtype),
         "orders": _split(workload.tables["orders"], "o_orderkey", dtype),
@@ -125,7 +125,7 @@ def _split(table: pa.Table, key: str, dtype: pa.DataType) -> pa.Table:
 
 
 def many_to_many(probe_rows: int, build_rows: int, fan_out: int) -> Workload:
-    """Every probe row meets `fan_out` build rows; keys are dense, rows are in random order."""
+    """Return a join in which every probe row matches `fan_out` build rows. Keys are dense, in random order."""
     rng = np.random.default_rng(_SEED)
     distinct = build_rows // fan_out
     build_keys = rng.permutation(np.repeat(np.arange(distinct, dtype=np.int64), fan_out))
