@@ -1,7 +1,7 @@
-"""A tour on a Delta table and an Iceberg table: `python examples/lakes.py`, in Spark 4.1, half a minute.
+"""A tour with a Delta table and an Iceberg table: `python examples/lakes.py`, in Spark 4.1, half a minute.
 
-Orders are joined with customers; some orders are then deleted and a column is renamed, and workers still read the
-tables' files themselves. The session fetches both formats from Maven.
+Orders are joined with customers. Although a column is renamed and some orders are deleted, workers still read the
+tables' files themselves. The session downloads both formats from Maven.
 
     pip install ".[spark]" "pyspark==4.1.*"
     python -m sparkext jar --build
@@ -32,7 +32,7 @@ builder = (
     .config("spark.ui.enabled", "false")
     .config("spark.ui.showConsoleProgress", "false")
 )
-# The formats come first: `configure` adds its extension to what is there.
+# The formats are configured first: `configure` appends its extension to theirs.
 spark = sparkext.configure(builder).getOrCreate()
 
 spark.range(1_000).selectExpr("id AS customer", "concat('c', id % 40) AS town").write.parquet(str(folder / "customers"))
@@ -45,7 +45,7 @@ TABLES = {
 
 
 def show_join(table: str, source: str) -> None:
-    """Join a table, tell how many rows there are, and who has read it."""
+    """Join a table, and print the number of rows and who reads the table."""
     df = spark.sql(f"""
         SELECT /*+ PIPELINED_JOIN(c) */ town, price FROM {source} o JOIN customers c ON o.customer = c.customer
     """)
@@ -61,11 +61,11 @@ for name, using in TABLES.items():
     spark.sql(f"ALTER TABLE {name} RENAME COLUMN amount TO price")
     show_join(name, name)
 
-    # One row of ten is deleted, and no file of the table is written anew.
+    # One row of ten is deleted, without rewriting any file of the table.
     spark.sql(f"DELETE FROM {name} WHERE id % 10 = 3")
     show_join(name, name)
 
-# What was deleted is still there in the state before.
+# The previous version of the table still has the deleted rows.
 show_join("orders, before", "(SELECT id, customer, price FROM orders VERSION AS OF 2)")
 
 # Joins of MERGE are pipelines, too.

@@ -1,6 +1,6 @@
-"""Make `tour.ipynb` of `tour.py`, with the results of a run: `python examples/make_notebook.py`.
+"""Convert `tour.py` to `tour.ipynb`, with the results of a run: `python examples/make_notebook.py`.
 
-The script is the source. The notebook is kept beside it with its results, for readers who do not run it.
+The script is the source. The notebook is stored with its results, for readers who do not run it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SCRIPT, NOTEBOOK = HERE / "tour.py", HERE / "tour.ipynb"
 
 
 def converted() -> nbformat.NotebookNode:
-    """The script as a notebook, without results. Cells are named by their place, the same each time."""
+    """Return the script as a notebook without results. The ids of cells are their positions, so they do not change."""
     notebook = jupytext.read(SCRIPT, fmt="py:percent")
     for number, cell in enumerate(notebook.cells, 1):
         cell.id = f"cell-{number}"
@@ -31,7 +31,7 @@ def converted() -> nbformat.NotebookNode:
 
 
 def run(notebook: nbformat.NotebookNode) -> None:
-    """Run all cells in a kernel of this Python, and keep their results but not what Spark logs."""
+    """Run all cells in a kernel of this Python. Stores their results, without Spark's log output."""
     NotebookClient(notebook, timeout=300, kernel_name="python3", record_timing=False, coalesce_streams=True).execute()
     for cell in notebook.cells:
         if cell.cell_type == "code":

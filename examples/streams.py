@@ -1,7 +1,7 @@
-"""A tour of two live streams that are joined: `python examples/streams.py`, half a minute.
+"""A tour with a join of two live streams: `python examples/streams.py`, half a minute.
 
-Orders look for quotes whose range their price is in, while both keep coming as files. The query stops, more comes, and
-it goes on from its checkpoint; in the end every hit was given once.
+Each order is joined with the quotes whose range contains its price, while new files of both streams arrive. The query
+is stopped, more files arrive, and the query continues from its checkpoint. At the end every hit has been emitted once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ draw = np.random.default_rng(1)
 
 
 def deliver(side: str, number: int) -> None:
-    """Put one more file where a stream finds it, whole."""
+    """Add a file to a stream, by renaming it when it is complete."""
     ids, prices = np.arange(ROWS) + number * ROWS, draw.uniform(0, 1_000, ROWS)
     columns = (
         {"order": ids, "price": prices} if side == "orders" else {"quote": ids, "low": prices, "high": prices + 0.5}
@@ -49,7 +49,7 @@ def deliver(side: str, number: int) -> None:
 
 
 def keep_delivering(first: int, last: int) -> None:
-    """Deliver for a while, quotes half as often as orders."""
+    """Deliver files for a while, quotes half as often as orders."""
     for number in range(first, last):
         deliver("orders", number)
         if number % 2 == 0:
@@ -70,14 +70,14 @@ found = [0, 0]
 
 
 def add(batch: DataFrame, number: int) -> None:
-    """Take what a batch gives: how many hits, and a sum that tells them from others."""
+    """Add the number of hits in a batch, and a checksum of the hits."""
     count, total = batch.agg(F.count("*"), F.coalesce(F.sum(F.expr("order * 31 + quote")), F.lit(0))).first()
     found[0] += count
     found[1] += total
 
 
 def run_while(first: int, last: int) -> None:
-    """Run the query until all that comes meanwhile is joined, and say what each batch did."""
+    """Run the query until all files delivered meanwhile are joined, and print the figures of each batch."""
     joined = stream_join(*both_sides(spark.readStream.option("maxFilesPerTrigger", 3)), on=IN_RANGE, name="hits")
     deliveries = threading.Thread(target=keep_delivering, args=(first, last))
     deliveries.start()

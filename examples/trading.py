@@ -1,7 +1,7 @@
-"""Orders that reduce the cash of the next one: `python examples/trading.py`, a minute.
+"""Orders that reduce the cash for the next order: `python examples/trading.py`, a minute.
 
-Offers come in batches. A loop through a table asks for the cash once a batch, and spends it several times; continuous
-queries, which read each other in a circle, know after each order what is left.
+Offers arrive in batches. A loop through a table reads the cash once per batch, and spends it several times. Continuous
+queries, which read each other in a cycle, update the cash after each order.
 
     pip install ".[spark]"
 """
@@ -26,7 +26,7 @@ spark = (
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.ui.enabled", "false")
     .config("spark.ui.showConsoleProgress", "false")
-    # Funds and holdings come once: the slowest stream would hold time back for ever.
+    # Funds and holdings arrive only once. With the policy "min", their streams would hold the watermark back for ever.
     .config("spark.sql.streaming.multipleWatermarkPolicy", "max")
     .getOrCreate()
 )
@@ -42,7 +42,7 @@ OFFERS, FUNDS, HOLDINGS = (
 
 
 def offers(batch: int) -> list[tuple[str, float, datetime]]:
-    """Offers of ten seconds, many of them at the same time."""
+    """Return offers within ten seconds, many of them with equal times."""
     return [
         (draw.choice(stocks), float(draw.randint(300, 600)), START + timedelta(seconds=10 * batch + draw.randint(1, 9)))
         for _ in range(100)
@@ -50,7 +50,7 @@ def offers(batch: int) -> list[tuple[str, float, datetime]]:
 
 
 def stream(name: str, schema: str) -> DataFrame:
-    """Return a stream of files, one a batch."""
+    """Return a stream of files, one per batch."""
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
 
 
@@ -61,13 +61,13 @@ spark.createDataFrame([(name, 0, START) for name in stocks], HOLDINGS).coalesce(
     str(folder / "holdings")
 )
 
-# A loop through a table: what is left is known from the batch before.
+# A loop through a table: the remaining cash is known only as of the previous batch.
 spent = 0.0
 held: set[str] = set()
 
 
 def buy(batch: DataFrame, number: int) -> None:
-    """Buy what is cheap enough, of each stock once, while there is cash."""
+    """Buy each stock that is cheap enough once, if the cash of the previous batch suffices."""
     global spent
     left = CASH - spent
     orders = batch.where(f"price < 500 AND price * 1000 < {left}").dropDuplicates(["id"]).collect()

@@ -1,7 +1,7 @@
-"""`python -m tests.class_archive`: the classes of a Spark session in an archive that JVMs map instead of parsing them.
+"""`python -m tests.class_archive`: archives the classes of a Spark session, so that JVMs map instead of parse them.
 
-A session and its first queries take two thirds of the processor time with it, 10.6 instead of 16.2 s, and the suite
-starts dozens of them.
+A session and its first queries need two thirds of the processor time with it, 10.6 instead of 16.2 s, and the test
+suite starts dozens of sessions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _SILENT = ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def archive_options() -> list[str]:
-    """Options of a JVM that maps the archive, if there is one of these jars. Where it does not fit, it is ignored."""
+    """Return JVM options that map the archive, if one exists for these jars.
+
+    A JVM ignores an archive that does not fit.
+    """
     path = _archive()
     return [f"-XX:SharedArchiveFile={path}", *_SILENT] if path.exists() else []
 
@@ -35,7 +38,7 @@ def _archive() -> Path:
 
 
 def _make() -> None:
-    """Run a session in a process of its own: its JVM writes the archive as it ends."""
+    """Run a session in a process of its own, whose JVM writes the archive when it ends."""
     path = _archive()
     if path.exists():
         return
@@ -52,7 +55,7 @@ def _make() -> None:
 
 
 def _run() -> None:
-    """Load what most tests load: files, both doors, aggregates, rows from and to Python."""
+    """Load the classes that most tests use: files, both APIs, aggregates, rows from and to Python."""
     from pyspark.sql import functions as F
 
     import sparkext

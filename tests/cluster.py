@@ -1,4 +1,4 @@
-"""A standalone cluster on this machine: a master and workers, each a process of its own."""
+"""A standalone cluster on this machine: a master and workers, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKAGE = Path(sparkext.__file__).parent.parent
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where its master listens, and per worker the folder of its executors' files."""
+    """The URL of the master, and the folder of executor files of each worker."""
 
     master: str
     local_folders: Sequence[str]
@@ -30,7 +30,7 @@ class Cluster:
 
 @contextmanager
 def running(folder: Path, workers: int, executors: int, **settings: str) -> Iterator[Cluster]:
-    """Run a master and workers that have a core for each of some executors, which talk to each other in secret."""
+    """Run a master and workers, each with one core per executor, with encrypted connections."""
     local_folders = []
     told = {**ENCRYPTED, **{key.replace("_", "."): value for key, value in settings.items()}}
     java = " ".join([QUICK_START, *(f"-D{key}={value}" for key, value in told.items())])
@@ -51,7 +51,7 @@ def running(folder: Path, workers: int, executors: int, **settings: str) -> Iter
 
 @contextmanager
 def daemon(name: str, host: str, place: Path, log: Path, java: str, *options: str) -> Iterator[None]:
-    """Run a process of the cluster; a worker takes its executors along when it ends."""
+    """Run a process of the cluster; a worker ends together with its executors."""
     command = [str(PYSPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
     command += ["--host", host, "--port", "0", "--webui-port", "0", *options]
     with log.open("wb") as output:
@@ -75,9 +75,9 @@ def daemon(name: str, host: str, place: Path, log: Path, java: str, *options: st
 
 
 def environment(place: Path, **others: str) -> dict[str, str]:
-    """This process's environment for one whose files go to `place`, and which finds sparkext from any folder."""
+    """Return the environment of a process that stores its files in `place`, and finds sparkext from any folder."""
     place.mkdir(exist_ok=True)
-    kept = "SPARK_SUBMIT_OPTS"  # how the driver of a test starts quickly
+    kept = "SPARK_SUBMIT_OPTS"  # the options with which a test's driver starts quickly
     inherited = {key: value for key, value in os.environ.items() if key == kept or not key.startswith("SPARK_")}
     path = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")]))
     return inherited | {
@@ -91,7 +91,7 @@ def environment(place: Path, **others: str) -> dict[str, str]:
 
 
 def awaited(log: Path, pattern: str, times: int) -> list[str]:
-    """Wait until a log says something so many times; return what it said."""
+    """Wait until a log matches a pattern this many times; return the matches."""
     deadline = time.monotonic() + 90
     while len(found := re.findall(pattern, log.read_text())) < times:
         assert time.monotonic() < deadline, f"{pattern} is not in {log.name}:\n{log.read_text()}"

@@ -1,11 +1,11 @@
-"""Which combinations of parameters run by default. Every test function runs; `--whole` adds the combinations left out.
+"""The combinations of parameters that run by default. Every test function runs; `--whole` adds the other combinations.
 
-A query costs a third of a second, and the combinations of all parameters are thousands. Two marks reduce them, and each
-states its reason:
+A query costs a third of a second, and there are thousands of combinations of all parameters. Two marks reduce them;
+each states its reason:
 
-- `reduced("values", reason=…)` on a function: enough of its combinations to run each value of each parameter once;
-  `reduced("pairs", reason=…)`: each pair of values of two parameters once.
-- `whole(reason=…)` on one combination, in `pytest.param(…, marks=…)`: it runs with `--whole` alone.
+- `reduced("values", reason=…)` on a function runs enough combinations for each value of each parameter to run once;
+  `reduced("pairs", reason=…)` for each pair of values of two parameters.
+- `whole(reason=…)` on one combination, in `pytest.param(…, marks=…)`, runs it only with `--whole`.
 
 A function that is named on the command line runs in every combination.
 """
@@ -20,7 +20,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import pytest
 
 WHOLE = "SPARKEXT_TEST_WHOLE"
-"""Set in the environment of this process, and of those that it starts, if every combination runs."""
+"""Set in the environment of this process and its children if every combination runs."""
 
 
 def runs_whole() -> bool:
@@ -36,8 +36,8 @@ def function_of(test: str) -> str:
 def left_out(items: Sequence[pytest.Item], named: Iterable[str]) -> set[pytest.Item]:
     """Return the tests that do not run by default.
 
-    `named` has the arguments of the command line. Raises `pytest.UsageError` if a mark lacks its reason or would leave
-    out a function.
+    `named` are the arguments of the command line. Raises `pytest.UsageError` if a mark has no reason, or would exclude
+    a function entirely.
     """
     in_full = {function_of(name) for name in named if "::" in name}
     found = set[pytest.Item]()
@@ -59,7 +59,7 @@ def left_out(items: Sequence[pytest.Item], named: Iterable[str]) -> set[pytest.I
 
 
 def covering(cases: Sequence[pytest.Item], values: Sequence[Sequence[Hashable]], size: int) -> list[pytest.Item]:
-    """Return the first of `cases` that together have every value (`size` 1) or pair of values (2) of `values`."""
+    """Return the first of `cases` that together cover every value (`size` 1) or pair of values (2) of `values`."""
     seen, chosen = set[object](), list[pytest.Item]()
     for case, own in zip(cases, values, strict=True):
         groups = set(itertools.combinations(enumerate(own), min(size, len(own))))

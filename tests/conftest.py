@@ -11,20 +11,20 @@ from tests import outcomes
 from tests.class_archive import archive_options
 from tests.combinations import WHOLE, left_out, runs_whole
 
-# Workers must run the interpreter of the tests, whatever `python3` means on this machine.
+# Workers must run the Python of the tests, whichever Python `python3` is on this machine.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
-# For the driver of every session that tests start, also in processes of their own.
+# For the driver of every session that tests start, including sessions in other processes.
 os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
     [
-        # Short queries on few cores: the second compiler of a JVM would cost more than its code saves (a fifth of the
-        # time). Without it, it reserves a fifth of the usual memory for code, and what Spark generates for hundreds of
-        # queries fills it: code is thrown out and compiled anew.
+        # Queries are short and cores are few: the second compiler of a JVM would cost a fifth of the time, more than it
+        # saves. Without it, a JVM reserves only a fifth of the usual memory for code. Generated code of hundreds of
+        # queries fills it, so that code is evicted and compiled again.
         "-XX:TieredStopAtLevel=1",
         "-XX:ReservedCodeCacheSize=240m",
         # The concurrent collector marks the whole heap whenever Spark allocates a page.
         "-XX:+UseParallelGC",
-        # A sixth of a session's start goes into checking the byte code of Spark's own classes.
+        # A sixth of a session's start is the verification of the byte code of Spark's own classes.
         "-XX:+UnlockDiagnosticVMOptions",
         "-XX:-BytecodeVerificationRemote",
         *archive_options(),

@@ -21,13 +21,13 @@ from tests.combinations import function_of
 FOLDER = "SPARKEXT_TEST_OUTCOMES"
 
 ALLOWED: dict[str, str] = {}
-"""Functions that need not pass, each with its reason."""
+"""Functions that are allowed not to pass, each with its reason."""
 
 _RANKS = ("failed", "skipped", "passed")
 
 
 class Outcomes:
-    """A plugin that keeps the best outcome of each test function, and of each module that is skipped as a whole."""
+    """A plugin that records the best outcome of each test function, and of each module that is skipped as a whole."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""An installed package, and a home, that cannot be written to."""
+"""A read-only package and a read-only home."""
 
 from __future__ import annotations
 

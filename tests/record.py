@@ -1,8 +1,8 @@
-"""Keeps what a run of the tests came to, by room: what the page on versions says was run, this has seen.
+"""Records the results of a test run by package, for the page on versions.
 
     pytest -p tests.record --record docs/support.jsonl tests/extension tests/transforms …
 
-A line of the file is about one Spark. A run replaces what its line says of the rooms that it has been to.
+Each line of the file is for one version of Spark. A run replaces the results of its packages in that line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Record:
-    """Counts what became of each test, with the worst of its phases."""
+    """Counts the outcome of each test, which is the worst outcome of its phases."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -49,7 +49,7 @@ class _Record:
 
 
 def counted(outcomes: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    """Count the outcomes of tests by room, the folder that a test is in; tests in none belong to the whole package."""
+    """Count the outcomes of tests by package, which is the test's folder; other tests belong to the whole package."""
     rooms: dict[str, Counter[str]] = {}
     for test, outcome in outcomes:
         folder, *rest = test.partition("::")[0].removeprefix("tests/").split("/")
@@ -58,7 +58,7 @@ def counted(outcomes: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
 
 
 def keep(path: Path, environment: dict[str, Any], rooms: dict[str, dict[str, int]]) -> None:
-    """Put the rooms of a run in the line of its environment's Spark."""
+    """Store the results of a run in the line of its Spark version."""
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     by_spark = {line["spark"]: line for line in lines}
     before = by_spark.get(environment["spark"], {}).get("rooms", {})

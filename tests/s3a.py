@@ -1,10 +1,10 @@
-"""What a session needs to read buckets through the S3A connector; the jars are fetched as `spark.jars.packages` are."""
+"""Settings with which a session reads buckets through the S3A connector, whose jars `spark.jars.packages` fetches."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-# What the connector's bundle of everything (600 MB) is to it.
+# The parts of the AWS bundle (600 MB) that the connector needs.
 _PACKAGES = (
     "org.apache.hadoop:hadoop-aws:{hadoop}",
     *(f"software.amazon.awssdk:{part}:2.35.4" for part in ("s3-transfer-manager", "sts", "apache-client")),
@@ -15,7 +15,7 @@ _LEFT_OUT = ("software.amazon.awssdk:bundle", "io.netty:*", "org.slf4j:*", "org.
 
 
 def s3a_settings(endpoint: str, access_key: str, secret_key: str) -> dict[str, str]:
-    """Return the settings of a session that reads the buckets behind an endpoint."""
+    """Return the settings of a session that reads the buckets of an endpoint."""
     reached = {
         "endpoint": endpoint,
         "endpoint.region": "us-east-1",

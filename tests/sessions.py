@@ -16,9 +16,9 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "4",
-    # Or every aggregate and broadcast of a few rows would allocate and clear 64 MB.
+    # Otherwise, every aggregate and broadcast of a few rows would allocate and clear 64 MB.
     "spark.buffer.pageSize": "1m",
-    # Not UTC, and with summer time: timestamps must not shift on their way.
+    # Not UTC, and with summer time, to detect timestamps that are shifted.
     "spark.sql.session.timeZone": "America/New_York",
     "spark.sparkext.debug.sessions": "true",
 }
@@ -26,8 +26,8 @@ SETTINGS = {
 _OLD_PACKAGE = pyspark.__version__.startswith("4.0.")
 STREAMS = {
     "spark.sql.streaming.pollingDelay": "5ms",
-    # The default manager renames files by Hadoop's FileContext, which starts some six `readlink` for each: several
-    # dozen processes in a batch.
+    # The default manager renames files by Hadoop's FileContext, which starts about six `readlink` processes per file:
+    # dozens of processes per batch.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming."
     f"{'' if _OLD_PACKAGE else 'checkpointing.'}FileSystemBasedCheckpointFileManager",
 }
@@ -41,7 +41,7 @@ def shared_session(
     configure: Callable[[SparkSession.Builder], SparkSession.Builder],
     settings: Mapping[str, str] = SETTINGS,
 ) -> Iterator[SparkSession]:
-    """Start a session, in place of one that other tests have left; `configure` may change the builder last."""
+    """Start a session, and stop the session of previous tests; `configure` may change the builder last."""
     running = SparkSession.getActiveSession()
     if running is not None:
         running.stop()

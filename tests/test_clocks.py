@@ -7,10 +7,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DATES = {
-    "sparkext/cql/modules.py": 1,  # compared with the time of a file
+    "sparkext/cql/modules.py": 1,  # compared with a file's modification time
     "sparkext/worker/pipeline.py": 2,  # shown in reports
 }
-"""How often each module reads the wall clock: for dates alone."""
+"""How often each module reads the wall clock: only for dates."""
 
 _WALL_CLOCK = re.compile(r"currentTimeMillis|Instant\.now|DateTime\.now|time\.time(_ns)?\(|datetime\.now|utcnow")
 

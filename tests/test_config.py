@@ -1,4 +1,4 @@
-"""The configuration registry: what every key reads, refuses and says."""
+"""The configuration registry: valid and invalid texts of every key, and messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HASH_MASK = "spark.sparkext.debug.hashMask"
 
 
 def settings(conf: dict[str, str] | None = None, overrides: dict[str, object] | None = None) -> Settings:
-    """Settings from the strings of Spark's configuration and the options of a call."""
+    """Return settings from the strings of Spark's configuration and the options of a call."""
     return read_settings(lambda name: (conf or {}).get(name), overrides or {})
 
 
@@ -174,7 +174,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_an_unreadable_configured_text_is_replaced(name: str) -> None:
-    """By the default; a mode by `off`."""
+    """It is replaced by the default; a mode by `off`."""
     text, expected, used = UNREADABLE[name]
     key = next(key for key in REGISTRY if key.name == name)
     assert settings({name: text}) == dataclasses.replace(settings(), **{key.attribute: key.read(used)})

@@ -1,4 +1,4 @@
-"""Drawings and plots are parts of pages: they style nothing else there, and follow the page's colours."""
+"""Drawings and plots are embedded in pages: they do not style anything else, and follow the page's colours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RULE = re.compile(r"([^{}]+)\{[^{}]*\}")
 
 
 def selectors(svg: str) -> list[str]:
-    """Return the selectors of all style sheets, also those within @media."""
+    """Return the selectors of all style sheets, including those within @media."""
     styles = "".join(re.findall(r"<style[^>]*>(.*?)</style>", svg, re.DOTALL))
     rules = _RULE.findall(re.sub(r"@media[^{]*\{((?:[^{}]*\{[^{}]*\})*[^{}]*)\}", r"\1", styles))
     return [selector.strip() for rule in rules for selector in rule.split(",")]

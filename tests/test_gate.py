@@ -1,4 +1,4 @@
-"""The gate's own rules: which combinations run, and which functions have to pass."""
+"""The gate's own rules: the combinations that run, and the functions that have to pass."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_no_mark_leaves_out_a_function(pytester: pytest.Pytester, source: str, m
 
 
 def test_outcomes_of_a_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passed, failed, skipped, and a module that is skipped as a whole, in two processes."""
+    """Passed, failed and skipped functions, and a module that is skipped as a whole, in two processes."""
     pytester.makepyfile(
         test_it="""
             import pytest

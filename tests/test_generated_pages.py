@@ -1,4 +1,4 @@
-"""What pages take from the code is what the code says: options, reasons of declines, error messages."""
+"""Generated parts of pages agree with the code: options, reasons of declines, error messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 @pytest.mark.parametrize("page", generate.pages(), ids=lambda page: page.name)
 def test_pages_are_up_to_date(page: Path) -> None:
-    """`page` of `declines` raises as well if a reason in the sources is not explained."""
+    """For `declines`, `rendered` raises as well if a reason in the sources has no explanation."""
     assert page.read_text(encoding="utf-8") == generate.rendered(page), "run `python -m docs.tools.generate`"
 
 

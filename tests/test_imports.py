@@ -1,4 +1,4 @@
-"""The contracts on imports, each broken on purpose, and the weight of `import sparkext`."""
+"""The contracts on imports, each violated deliberately, and the weight of `import sparkext`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_kernels_and_plans_import_nothing_else() -> None:
 
 
 def test_no_package_has_the_name_of_a_function() -> None:
-    """A package that is imported would take the place of the function."""
+    """Importing such a package would replace the function."""
     assert not set(import_graph()) & set(sparkext.__all__)
 
 

@@ -1,4 +1,4 @@
-"""What pages show of the package is what it shows: columns of reports, pictures, files of results."""
+"""Pages show the package as it is: columns of reports, pictures, result files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_column_of_a_report_is_explained() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pictures_are_there(page: Path) -> None:
-    """Those in HTML: mkdocs looks at the others."""
+    """Pictures in HTML; mkdocs checks the others."""
     text = page.read_text(encoding="utf-8")
     named = re.findall(r'(?:src|srcset)="([^"]+)"', text)
     assert not [name for name in named if not (page.parent / name).is_file()]
@@ -46,7 +46,7 @@ def test_every_picture_is_shown() -> None:
 
 
 def test_the_commits_of_results_are_stated() -> None:
-    """Beside each file of results stand the commit and the time of its first line."""
+    """Each result file is listed with the commit and the time in its first line."""
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
     for path in named_files(ROOT / "bench" / "results"):
         facts = json.loads(path.read_text(encoding="utf-8").partition("\n")[0])["facts"]

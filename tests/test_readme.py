@@ -1,4 +1,4 @@
-"""The front page leads to what there is."""
+"""The links of the front page exist."""
 
 from __future__ import annotations
 

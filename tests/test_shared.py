@@ -1,4 +1,4 @@
-"""What both languages know: tables that travel, and names that each has to write down by itself."""
+"""Definitions that both languages share: tables that are shipped, and names that each language lists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_types_are_those_of_plans() -> None:
     ],
 )
 def test_scala_writes_the_operators_that_python_reads(file: str, operators: set[str]) -> None:
-    """It has them beside the classes of Catalyst that they stand for, and so by name."""
+    """Scala maps Catalyst's classes to the operators, so it contains their names."""
     written = {text for text in texts((SCALA / f"{file}.scala").read_text(encoding="utf-8")) if OPEN not in text}
     words = {text for text in written if text and " " not in text}
     assert words - FIELDS - {*KEY_TYPE_NAMES} - TABLES == operators

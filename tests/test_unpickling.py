@@ -1,4 +1,4 @@
-"""Which modules may unpickle: what files hold is data, and is never executed."""
+"""Modules that may unpickle: content of files is data, and is never executed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ ALLOWED = {
 
 
 def unpickles(source: str) -> bool:
-    """Whether a module can unpickle: it names what reads pickles, of a module that has such, or of NumPy and pandas."""
+    """Return whether a module can unpickle.
+
+    It then names a function of a module for pickles that reads them, or such an option of NumPy or pandas.
+    """
     tree = ast.parse(source)
     names = set[str]()
     for node in ast.walk(tree):

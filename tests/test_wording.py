@@ -1,4 +1,4 @@
-"""Numbers in reports and plans, as people read them."""
+"""The format of numbers in reports and plans."""
 
 from __future__ import annotations
 

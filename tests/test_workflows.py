@@ -1,4 +1,4 @@
-"""The public CI: every test belongs to one job, and the matrix has the Sparks and Pythons of `make versions`."""
+"""The public CI: every test belongs to one job, and the matrix has the Spark and Python versions of `make versions`."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def unactivated(folder: Path) -> dict[str, str]:
-    """Return the variables of this process without those that name a Python. `python3` has no packages.
+    """Return this process's environment without variables that name a Python; `python3` has no packages.
 
-    `folder` receives that `python3`.
+    That `python3` is created in `folder`.
     """
     bare = folder / "python3"
     bare.write_text(f'#!/bin/sh\nexec "{os.path.realpath(sys.executable)}" -S "$@"\n')

@@ -1,7 +1,7 @@
-"""Calls of the public functions as users write them: mypy has to accept each, and to refuse those at the end.
+"""Calls of the public functions as users write them: mypy has to accept each, and to reject those at the end.
 
-`make lint` checks this file against the installed package, and nothing runs it. A call that mypy accepts although it
-should not leaves an unused `type: ignore`, which is an error as well.
+`make lint` checks this file against the installed package; it is never executed. A call that mypy wrongly accepts
+leaves an unused `type: ignore`, which is an error as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The harness: what is listed, what is chosen, and that a wrong answer is never timed."""
+"""The benchmark harness: listing and selection of cases, and that a wrong answer is never timed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_contestants_take_turns_and_are_recorded(tmp_path: Path) -> None:
 
 
 def test_every_quick_case_runs(tmp_path: Path) -> None:
-    """What `make bench-quick` runs: each answer is checked. No time is looked at."""
+    """Run the cases of `make bench-quick`. Their answers are checked; their times are not."""
     results = tmp_path / "results.jsonl"
     command = [
         sys.executable,

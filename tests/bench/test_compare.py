@@ -1,4 +1,4 @@
-"""The guard flags a change, and neither noise nor a slower machine."""
+"""The performance guard flags a change, but neither noise nor a slower machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(
     noise: float = 0.02,
     runs: int = 5,
 ) -> Path:
-    """Write results whose times have `noise`, in every run and, half as much, in every process."""
+    """Write results whose times have `noise` in every run, and half as much in every process."""
     generator = np.random.default_rng(seed)
     lines = [{"facts": {"processor": "made up", "cores": "2"}}]
     for case in CASES:

@@ -1,4 +1,4 @@
-"""What `python -m bench controller.follow` makes of a trace."""
+"""`python -m bench controller.follow` evaluates a trace of the controller."""
 
 from __future__ import annotations
 

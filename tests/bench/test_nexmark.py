@@ -1,4 +1,4 @@
-"""The events of NEXMark are those that Apache Beam generates."""
+"""The NEXMark events equal those that Apache Beam generates."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from bench.nexmark_events import events
 
 COUNT = 50_000
 DIGEST = "66c16113dda70d99909894fefc8dbd39"
-"""Of all of Beam's events, one a line, people first and then auctions, as `lines` writes them: class `Generator` of
-`beam-sdks-java-nexmark` 2.60, with the default `NexmarkConfiguration` but one event generator, from `BASE_MS` on."""
+"""The digest of all of Beam's events, one per line, first people and then auctions, as `lines` writes them.
+
+They are from class `Generator` of `beam-sdks-java-nexmark` 2.60, with the default `NexmarkConfiguration` except for a
+single event generator, from `BASE_MS` on.
+"""
 
 
 def lines(kind: str, table: pa.Table) -> list[str]:

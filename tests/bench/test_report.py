@@ -1,4 +1,4 @@
-"""The report tells wins from losses and keeps the latest of two results; its figures need nothing beside themselves."""
+"""The report separates wins from losses and uses the latest of two results; its figures are self-contained."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_scale_factor_stands_where_there_is_one(tmp_path: Path) -> None:
 
 
 def test_the_mean_of_queries_is_that_of_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    """Ratios that are rounded first have 0.39 as their mean."""
+    """If ratios were rounded first, their mean would be 0.39."""
     seconds = {"q16": (0.728, 2.139), "q72": (4.472, 12.94), "q95": (2.089, 4.358)}
     queries = [
         Compared(name, [1, 2], {COLD: cold, CACHED: cold / 2, DEFAULT: default})
@@ -196,7 +196,7 @@ def test_the_later_file_counts_whatever_the_order(tmp_path: Path, capsys: pytest
     later = write(tmp_path / "a.jsonl", [line("scan.one-join", "sparkext, cold", [9.0])], date="2026-02-01 10:00 UTC")
     earlier = write(tmp_path / "b.jsonl", SCAN)
     report.main([str(later), str(earlier), "--out", str(tmp_path / "out")])
-    assert "within Spark" not in capsys.readouterr().out  # there is nobody left to compare with
+    assert "within Spark" not in capsys.readouterr().out  # there is no contestant left to compare with
     tables = merged([read(earlier), read(later)])
     assert [timed.seconds for timed in tables[Key("scan.one-join", "", 1.0, 2)]] == [(9.0,)]
 

@@ -1,4 +1,4 @@
-"""Rows of different engines are the same but for their order, and the rounding of fractions."""
+"""Rows of different engines are equal apart from their order and the rounding of fractions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of the trading benchmarks: the loop buys to the end, and an idle one is refused."""
+"""The rows of the trading benchmarks: the loop buys until the end, and an idle loop is rejected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_third_of_the_offers_is_bought_in_every_tenth(offers: int) -> None:
 
 @pytest.mark.parametrize("stream", [CASH, None])
 def test_without_refills_the_loop_is_idle_and_refused(stream: int | None) -> None:
-    """Without those of cash, or without any."""
+    """Without refills of cash, or without any refills."""
     rows = TradingRows.generated(5_000)
     kept = np.flatnonzero((rows.times == 0) | (rows.streams == MARKET if stream is None else rows.streams != stream))
     idle = TradingRows(rows.streams[kept], rows.times[kept], rows.ids.take(kept), rows.values[kept])
@@ -51,7 +51,7 @@ def test_rows_happen_one_by_one_and_a_part_begins_alike() -> None:
 
 
 def test_cash_and_stock_refuse_offers_as_well() -> None:
-    """Three of four offers are cheap enough, and far fewer are bought."""
+    """Three of four offers are cheap enough, but far fewer are bought."""
     rows = TradingRows.generated(20_000)
     cheap = sum((rows.streams == MARKET) & (rows.values < 500))
     assert len(rows.orders()) < 0.6 * cheap

@@ -1,4 +1,4 @@
-"""What runs in other processes for the tests of the index store: importable by name, as spawned processes need it."""
+"""Functions that run in other processes for the tests of the index store. Spawned processes import them by name."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ KEYS = [30, 10, 20, 10]
 
 
 def small_index() -> BuiltIndex:
-    """An index over `KEYS`, whoever builds it."""
+    """Return an index over `KEYS`. Its reason names this process."""
     index = build_ordered_index(normalise_keys([pa.array(KEYS)], [False]))
     return BuiltIndex(index, IndexInfo(index.kind, f"process {os.getpid()}", 0, len(KEYS), 0.0))
 
 
 def publish_index(index_path: Path, build: Callable[[], BuiltIndex]) -> bool:
-    """Make sure that `index_path` exists, whole. Return whether this process built it (see `publish_once`)."""
+    """Ensure that a complete `index_path` exists; return whether this process built it (see `publish_once`)."""
     return publish_once(index_path, partial(index_store._write, index_path, build))
 
 
 def build_slowly_and_log(path: Path, barrier: Barrier, log: Path) -> None:
-    """Start at the same time as the others; leave a line for each build, and one for each return."""
+    """Publish at the same time as the other processes; log each build, and each return."""
 
     def build() -> BuiltIndex:
         _note(log, "built")
@@ -47,7 +47,7 @@ def build_slowly_and_log(path: Path, barrier: Barrier, log: Path) -> None:
 
 
 def hang_while_building(path: Path, reached: Event) -> None:
-    """Hold the lock for ever, with nothing written yet."""
+    """Hold the lock forever, before anything is written."""
 
     def build() -> BuiltIndex:
         reached.set()
@@ -58,7 +58,7 @@ def hang_while_building(path: Path, reached: Event) -> None:
 
 
 def hang_while_writing(path: Path, reached: Event) -> None:
-    """Hold the lock for ever, with half a file written."""
+    """Hold the lock forever, with half of a file written."""
 
     def write_half(index: AnyIndex, info: IndexInfo, stream: IO[bytes], columns: None) -> None:
         write_index_file(index, info, stream)
@@ -73,7 +73,7 @@ def hang_while_writing(path: Path, reached: Event) -> None:
 
 
 def hang_before_renaming(path: Path, reached: Event) -> None:
-    """Hold the lock for ever, with the whole file written under its temporary name."""
+    """Hold the lock forever, with the complete file written under its temporary name."""
 
     def replace(self: Path, target: Path) -> None:
         reached.set()

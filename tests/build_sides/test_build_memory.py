@@ -1,4 +1,4 @@
-"""A build side that is larger than the memory limit: that of a control group, or one that is configured."""
+"""Build sides larger than the memory limit, which is the limit of a control group or a configured one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows that decode to 545 MB, from a file of 14."""
+    """Write rows that decode to 545 MB, in a file of 14 MB."""
     path = tmp_path_factory.mktemp("data") / "file.parquet"
     with pq.ParquetWriter(path, pa.schema({"k": pa.int64(), "t": pa.string()}), use_dictionary=["t"]) as writer:
         for start in range(0, ROWS, 1 << 18):
@@ -93,5 +93,5 @@ def test_a_build_side_larger_than_a_control_group(file: Path, local_folder: Path
 
 
 def test_a_build_side_larger_than_the_configured_limit(file: Path, local_folder: Path) -> None:
-    """Where the machine has plenty: index building keeps within it, too."""
+    """Index building respects the configured limit even if the machine has plenty of memory."""
     check(run_python(READ, file, LIMIT), local_folder)

@@ -1,7 +1,7 @@
-"""What is cached is found again only if it is the same: each field of each identity is changed, however deep it lies.
+"""A cached index is used only for identical rows. Each field of each identity is changed, at any depth.
 
-Either the fingerprint changes, or rows and index are the same to the byte. An identity without a sample here, or a
-field of a type that cannot be changed here, fails.
+For each change, either the fingerprint changes, or rows and index are byte-identical. The test fails for an identity
+without a sample here, and for a field of a type that cannot be changed here.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def scan_of(**changed: Any) -> ParquetScan:
 
 
 def file_of(folder: Path, name: str = "rows") -> str:
-    """Return the path of a file of several row groups; beside it lies one of the same name and an `x`."""
+    """Return the path of a file of several row groups; another file has the same name with an `x` appended."""
     if not (folder / name).exists():
         pq.write_table(ROWS, folder / name, row_group_size=2)
         pq.write_table(ROWS.slice(0, 4), folder / f"{name}x")
@@ -173,7 +173,7 @@ SAMPLES: dict[type, list[Callable[[Path], Any]]] = {
 }
 
 
-# --- other values of a field ---
+# --- changed values of a field ---
 
 
 def other_spec(text: str) -> list[str]:
@@ -181,14 +181,14 @@ def other_spec(text: str) -> list[str]:
 
 
 def other_parts(parts: tuple[tuple[Split, ...], ...]) -> list[Any]:
-    """The same files, parted otherwise, and another file."""
+    """Return the same files with other partitions, and another file."""
     splits = sorted((split for part in parts for split in part), key=lambda split: split.start)
     other = replace(splits[0], path=f"{splits[0].path}x", length=WHOLE)
     return [(tuple(splits),), tuple((split,) for split in splits), ((other,),)]
 
 
 def other_places(rows: pa.Table) -> list[Any]:
-    """The same rows, in a segment."""
+    """Return the same rows in a segment."""
     place = LocalPlace(Path(sparkext.storage.local_folder.local_folder()) / "0.segment")
     info = write_segment(place, rows.schema, rows.to_batches(), lambda: StoredSide(rows.schema).info(rows))
     return [(Source(place, info, True),)]
@@ -251,11 +251,11 @@ OTHERS: dict[tuple[type, str], Callable[[Any], list[Any]]] = {
     (PipelineSpec, "aggregations"): others_of((Aggregation((COLUMN,), (AggregateCall("count", None),), whole=True),)),
     (PipelineSpec, "top"): others_of(Top(1, (OrderedBy(0, True, True),))),
 }
-"""Fields whose other values do not follow from their type."""
+"""Changed values of fields for which the type does not determine them."""
 
 
 def changes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a dataclass with one field changed, in each way, with the names of the fields on the way there."""
+    """Yield copies of a dataclass with one field changed, for each change, with the path of field names."""
     for field in fields(value):
         kind, now = type(value), getattr(value, field.name)
         decided = next((OTHERS[one, field.name] for one in kind.__mro__ if (one, field.name) in OTHERS), None)
@@ -299,12 +299,12 @@ def _deeper(now: Any) -> list[Any]:
     raise AssertionError(f"no other value of {now!r}: add it to OTHERS, or cover its type")
 
 
-# --- what holds ---
+# --- properties ---
 
 
 @dataclass(frozen=True)
 class Content:
-    """Rows, and the index of them, to the byte."""
+    """Rows and their index, byte by byte."""
 
     rows: list[Any]
     arrays: dict[str, bytes]
@@ -324,7 +324,7 @@ ROOMS = ("build_sides", "exchange", "parquet", "rows", "state", "storage", "stre
 
 
 def identities() -> set[type]:
-    """Return all dataclasses of the package that name what is cached."""
+    """Return all dataclasses of the package that identify cached data."""
     found: set[type] = set()
     root = Path(sparkext.__file__).parent
     for path in (path for room in ROOMS for path in (root / room).rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Build files, index files, and their publication by many processes of which some die."""
+"""Build files, index files, and their publication by several processes, some of which are killed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def answers(index: JoinIndex, keys: list[Any]) -> list[list[int]]:
 
 
 def assert_published(path: Path) -> None:
-    """The index is there, whole and right, and beside it nothing but the lock."""
+    """Assert that the index is complete and right, and that the folder has no other file but its lock."""
     index, _, _ = read_index_file(map_file(path), str(path))
     assert answers(index, [10, 15, 20, 30]) == [[1, 3], [], [2], [0]]
     assert {item.name for item in path.parent.iterdir()} <= {path.name, path.name + LOCK_SUFFIX}
@@ -110,7 +110,7 @@ def test_a_killed_builder_is_succeeded(tmp_path: Path, point: Callable[..., None
 
 
 def test_who_waits_takes_over_from_a_killed_builder(tmp_path: Path) -> None:
-    """The lock is released by the system and not by the builder."""
+    """The operating system releases the lock, not the builder."""
     published = tmp_path / "published"
     published.mkdir()
     path, log = published / "side.index", tmp_path / "log"
@@ -159,7 +159,7 @@ def test_an_error_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_part_file_of_another_index_is_left_alone(tmp_path: Path) -> None:
-    """Another index of the same build side may be under way at the same time, under its own lock."""
+    """Another index of the same build side may be built at the same time, under a lock of its own."""
     other = tmp_path / "other.index.123.part"
     other.write_bytes(b"under way")
     stale = tmp_path / "side.index.123.part"
@@ -198,7 +198,7 @@ def footer_of(content: bytes) -> dict[str, Any]:
 
 
 def with_footer(content: bytes, footer: dict[str, Any]) -> bytes:
-    """The same blocks under another, well-formed footer."""
+    """Return the same blocks with another, well-formed footer."""
     length, _, magic = TRAILER.unpack(content[-TRAILER.size :])
     encoded = json.dumps(footer).encode()
     return content[: -TRAILER.size - length] + encoded + TRAILER.pack(len(encoded), zlib.crc32(encoded), magic)
@@ -229,7 +229,7 @@ def test_any_flipped_bit_of_footer_trailer_or_magic_is_noticed(kind: str) -> Non
 
 @pytest.mark.parametrize("kind", READERS)
 def test_any_flipped_bit_of_a_block_is_noticed(kind: str) -> None:
-    """What is not noticed lies between blocks, where nothing is read."""
+    """Undetected bits are between blocks, where no reader reads."""
     content = READERS[kind][0]()
     assert checked(pa.py_buffer(content), "the/file").to_pybytes() == content
     blocks = footer_of(content)["blocks"]
@@ -375,7 +375,7 @@ def test_strings_beyond_what_32_bit_offsets_reach(
 
 
 def far(kind: pa.DataType) -> pa.Array:
-    """One value of more than half of what 32-bit offsets reach, in pages that nobody writes to."""
+    """Return one value of more than half of the range of 32-bit offsets, in memory pages that are never touched."""
     count = (1 << 30) + 1
     offsets = pa.py_buffer(np.array([0, count], dtype=np.int32))
     if pa.types.is_list(kind):
@@ -396,7 +396,7 @@ def test_nested_elements_beyond_what_32_bit_offsets_reach(kind: pa.DataType) -> 
 
 
 def test_columns_of_more_rows_than_32_bits_count(tmp_path: Path) -> None:
-    """Of types that are written as Arrow's streams, whose writer asks whether that is meant."""
+    """Columns of types that are stored as Arrow streams, for which Arrow's writer limits rows by default."""
     rows = (1 << 31) + 1
     column = pa.StructArray.from_arrays([pa.nulls(rows)], ["none"])
     read, (found,) = round_trip(pa.table({"column": column}), tmp_path / "side")
@@ -464,7 +464,7 @@ def test_each_recipe_has_its_own_index(tmp_path: Path) -> None:
 
 
 def gathered(side: BuildSide, keys: list[int]) -> list[list[int]]:
-    """Payload ("row", the number of the build row) of every key's matches."""
+    """Return the payload "row" (the number of the build row) of every key's matches."""
     found = match_lists(side.lookup(normalise_keys([pa.array(keys, pa.int64())], [False])))
     return [[side.columns[1].array[row].as_py() for row in rows] for rows in found]
 
@@ -473,7 +473,7 @@ MANY = [5, 7, 5, 7, 5, 7, 5, 7, 5]
 
 
 def test_many_rows_a_key_get_a_copy_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made once beside the index, mapped by the next process, and removed with both."""
+    """The copy is made once, stored with the index, mapped by the next process, and removed together with both."""
     path = tmp_path / "side"
     write_side(path, MANY)
     side = open_build_side(path, CLUSTERING)
@@ -491,7 +491,7 @@ def test_many_rows_a_key_get_a_copy_in_their_order(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("algorithm, kind", [("auto", "dense"), ("sort_merge", "ordered")])
 def test_the_ranges_of_packed_keys_come_with_the_index(tmp_path: Path, algorithm: str, kind: str) -> None:
-    """Two columns of 64 bits, packed alike by the process that builds and by all that map."""
+    """Two columns of 64 bits are packed identically by the process that builds and by all that map."""
     path = tmp_path / "side"
     keys = [(7, -1), (9, 5), (7, None), (8, 5), (7, -1)]
     with atomic_file(path) as stream:
@@ -511,7 +511,7 @@ def test_the_ranges_of_packed_keys_come_with_the_index(tmp_path: Path, algorithm
     "recipe, keys, kind, headroom",
     [
         (RECIPE, MANY, pa.string(), None),
-        (CLUSTERING, sorted(MANY), pa.string(), None),  # the rows of a key lie side by side as it is
+        (CLUSTERING, sorted(MANY), pa.string(), None),  # the rows of a key are adjacent already
         (CLUSTERING, sorted(MANY, reverse=True), pa.string(), None),
         (CLUSTERING, [5, 7, 5, 7, 5, 7], pa.string(), None),
         (CLUSTERING, MANY, pa.large_string(), None),
@@ -554,7 +554,7 @@ WIDE = replace(RECIPE, key_columns=(0, 1), key_types=(pa.string(), pa.int64()), 
 def test_an_index_takes_no_more_memory_than_there_is(
     recipe: IndexRecipe, headroom: int, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is of another kind then, or an error that says so, with nothing allocated."""
+    """Otherwise, another index type is built, or an error reports the limit, without any allocation."""
     columns = [pa.array(np.arange(MILLION) << 20), pa.array(np.arange(MILLION) ^ 5)]
     if recipe.key_types[0] == pa.string():
         columns[0] = columns[0].cast(pa.string())
@@ -572,7 +572,7 @@ def test_an_index_takes_no_more_memory_than_there_is(
 
 
 def test_ranked_bounds_count_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text that is compared is copied to be ranked."""
+    """Compared strings are copied for ranking."""
     rows = 200_000
     column = pa.array([f"{number:0200}" for number in range(rows)])
     recipe = IndexRecipe((), (), (), "auto", FULL_MASK, bounds=((0, pa.string()),))
@@ -584,7 +584,7 @@ def test_ranked_bounds_count_their_bytes(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_replaced_build_file_is_not_joined_by_its_old_index(tmp_path: Path) -> None:
-    """The path is the same, the rows are not: the index beside it must not answer for them."""
+    """The path is the same, but the rows differ: the old index next to it must not be used."""
     path = tmp_path / "side"
     write_side(path, [10, 5, 10])
     assert_right(open_build_side(path, RECIPE), [10, 5, 10])
@@ -602,7 +602,7 @@ def test_remove_takes_the_indexes_along_and_nothing_else(tmp_path: Path) -> None
     side = open_build_side(path, RECIPE)
     remove_with_indexes(path)
     assert {item.name for item in tmp_path.iterdir()} == kept
-    assert_right(side, [10, 5, 10])  # what is mapped stays readable
+    assert_right(side, [10, 5, 10])  # mapped files remain readable
     remove_with_indexes(path)
 
 
@@ -638,7 +638,7 @@ def test_blocks_are_aligned_for_the_mapping() -> None:
 
 
 def test_what_belongs_to_a_dropped_broadcast_goes_when_the_next_index_is_built(tmp_path: Path) -> None:
-    """Spark deletes the broadcast's own file alone; its files lie in many folders."""
+    """Spark deletes only the broadcast's own file, and distributes files over several folders."""
     dropped, made, kept, new = (tmp_path / f"0{n}" / f"broadcast_{n}_python" for n in range(4))
     foreign = tmp_path / "00" / "side.index"
     for path in (dropped, made, kept, new):

@@ -1,4 +1,4 @@
-"""Build sides that a worker reads from files: indexed in memory or on disk, kept with the columns that joins fetch."""
+"""Build sides that workers read from files: indexed in memory or on disk, cached with the columns that joins fetch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def headroom(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def source_of(path: Path, rows: int, threads: int) -> ScannedFiles:
-    """Keys 0 to 9 with many rows each, a payload that names the row, and a compared value that descends."""
+    """Open keys 0 to 9 with many rows each, a payload that names the row, and a descending compared value."""
     numbers = np.arange(rows)
     table = pa.table({"k": numbers % 10, "name": [f"row {number}" for number in numbers], "at": rows - numbers})
     pq.write_table(table, path, row_group_size=1 + rows // 7)
@@ -82,7 +82,7 @@ def test_groups_in_an_order_of_their_own(folder: Path, tmp_path: Path, headroom:
     assert side.info.clustered and side.info.kind == "range"
     equal = normalise_keys([pa.array([3, 4, 5])], [False], side.info.key_ranges)
     near = side.lookup_nearest(NearestKeys(equal, pa.array([400, 0, 6]), "backward", True, None))
-    # Row r of 500 is at 500 - r: of key 3 the last one at or before 400 is row 103, at 397.
+    # Row r of 500 has the value 500 - r. The last row of key 3 with a value of at most 400 is row 103, with 397.
     assert near.first.tolist()[1] == -1
     assert names(side, near.first[[0, 2]]) == ["row 103", "row 495"]
     ranges = side.lookup_ranges(RangeKeys(equal, [[Bound("<=", pa.array([400, 0, 6]))]]))

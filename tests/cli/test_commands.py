@@ -1,4 +1,4 @@
-"""The command line without Spark: exit statuses, Java, findings, and TPC-H data that is whole or absent."""
+"""The command line without Spark: exit statuses, Java, findings, and TPC-H data, which is complete or absent."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_warning_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr(doctor, "findings", lambda only: iter(told))
     assert doctor.run() == 0
     assert capsys.readouterr().out.splitlines()[-1] == "Joins can run here. 1 warning: x."
-    assert doctor.run(["x"]) == 0  # a part of the checks gives no verdict on the whole
+    assert doctor.run(["x"]) == 0  # some of the checks alone give no overall verdict
     assert "Joins" not in capsys.readouterr().out
     del told[0]
     assert doctor.run() == 0
@@ -176,7 +176,7 @@ def test_no_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, minor: str, adv
 
 
 def test_the_jar_for_a_distribution(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its jars lie beside its Python; no PySpark is installed."""
+    """Its jars are next to its Python; no PySpark is installed."""
     monkeypatch.setattr(jar, "find_spec", lambda name: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
     with pytest.raises(EnvironmentProblemError, match=r"PySpark is not installed.* set SPARK_HOME"):
@@ -192,11 +192,11 @@ def test_the_jar_for_a_distribution(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert jar.installed_pyspark() == package
     assert jar.jar_path().name == "sparkext_2.13-4.3.jar"
     monkeypatch.setattr(jar, "find_spec", lambda name: ModuleSpec(name, None, origin="/client/pyspark/__init__.py"))
-    assert jar.installed_pyspark() == package  # as for a job, whose PySpark lies in a zip
+    assert jar.installed_pyspark() == package  # as in a job whose PySpark is in a zip file
     monkeypatch.delenv("SPARK_HOME")
     with pytest.raises(EnvironmentProblemError, match="the PySpark in /client/pyspark has no jars"):
         jar.installed_pyspark()
-    monkeypatch.setattr(jar, "find_spec", lambda name: ModuleSpec(name, None))  # a folder of that name, no package
+    monkeypatch.setattr(jar, "find_spec", lambda name: ModuleSpec(name, None))  # a folder, which is not a package
     with pytest.raises(EnvironmentProblemError, match="PySpark is not installed"):
         jar.installed_pyspark()
 
@@ -253,7 +253,7 @@ def test_the_oldest_versions_are_those_of_the_metadata() -> None:
 
 
 def test_advice_installs_what_the_extras_install() -> None:
-    """By names that pip finds whether sparkext came from a wheel or from a clone."""
+    """The names are valid for pip whether sparkext was installed from a wheel or from a clone."""
     stated = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     for advice in (jar.INSTALL_PYSPARK, tpch.INSTALL_GENERATOR):
         command, _, requirement = advice.partition(' "')
@@ -347,7 +347,7 @@ def test_the_timing_table() -> None:
 
 # --- TPC-H data -----------------------------------------------------------------------------------
 
-# A stand-in for tpchgen-cli: writes the tables it is asked for into the folder it is given.
+# A stand-in for tpchgen-cli: it writes the requested tables into the given folder.
 GENERATE = """
 for argument; do
   case $argument in --tables=*) tables=${argument#*=} ;; --output-dir=*) out=${argument#*=} ;; esac
@@ -399,7 +399,7 @@ def test_a_failing_generator_leaves_nothing(
 def test_a_killed_run_leaves_nothing_that_is_taken_for_whole(
     executable: Executable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The process dies after its second table; the next run clears the leftovers and makes all four."""
+    """The process dies after its second table; the next run removes the leftovers and writes all four."""
     root = tmp_path / "data"
     generator = executable("tpchgen-cli", f"{GENERATE}\ncase $tables in supplier) kill -9 $PPID ;; esac")
     code = f"""

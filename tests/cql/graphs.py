@@ -1,4 +1,4 @@
-"""Random queries over two streams of one schema, which any query has, too; and how to run them."""
+"""Random queries over two streams of one schema, which every query has as well; and functions that run them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def graph(text: str, missing_delay: str = "error") -> Graph:
 
 
 class Program:
-    """A text and the queries of it that are streams. `seed` decides everything."""
+    """A random text, and the names of its queries that are streams. `seed` determines everything."""
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)
@@ -102,7 +102,7 @@ class Program:
         return draw.choice(made)
 
     def _select(self, names: Sequence[str], plain: bool = False) -> str:
-        """A SELECT; a plain one has no aggregates, and mostly columns as they are."""
+        """Return a SELECT. A plain one has no aggregates, and mostly unchanged columns."""
         draw = self._draw
         count = draw.choice([1, 1, 1, 2, 2, 3])
         chosen = [draw.choice(names) for _ in range(count)]
@@ -133,7 +133,7 @@ class Program:
             "s": ["min(a0.s)", "max(a0.s)"],
         }
         chosen = {name: "a0." + name if name == by else self._draw.choice(made[name]) for name in COLUMNS}
-        if by != "k":  # a column of queries is of one type
+        if by != "k":  # a column of queries has a single type
             chosen["k"] = f"CAST({chosen['k']} % 1000 AS int)"
         return ", ".join(f"{formula} AS {name}" for name, formula in chosen.items())
 
@@ -146,19 +146,19 @@ class Program:
 
 
 def random_rows(draw: random.Random, count: int, span: int) -> list[tuple[int, tuple[Any, ...]]]:
-    """Rows of all kinds of values, many of them at one time."""
+    """Return rows with values of all types, many of them at equal times."""
     times = sorted(draw.randint(0, span) for _ in range(count))
     return [(time, tuple(draw.choice(VALUES[kind]) for kind in COLUMNS.values())) for time in times]
 
 
 def together(graph: Graph, inputs: Mapping[str, Rows]) -> list[tuple[int, str, tuple[Any, ...]]]:
-    """The rows of all streams of a graph, with their names: those of one time in the order of the streams."""
+    """Return the rows of all streams of a graph, with the stream's name; equal times in the order of the streams."""
     rows = [(time, name, row) for name in graph.streams for time, row in inputs.get(name, ())]
     return sorted(rows, key=lambda row: row[0])
 
 
 def given(graph: Graph, inputs: Mapping[str, Rows]) -> Given:
-    """Rows of all streams of a graph, in the order of time."""
+    """Return the rows of all streams of a graph as columns, in time order."""
     names, rows = [*graph.streams], together(graph, inputs)
     columns = {
         name: [
@@ -184,7 +184,7 @@ def run_engine(
     together: bool = False,
     batch: int = ROWS_IN_TURN,
 ) -> dict[str, list[tuple[int, tuple[Any, ...]]]]:
-    """What engines emit, each of which goes on where the one before it has stopped, at one of `cuts`."""
+    """Return the rows that engines emit. At each of `cuts`, a new engine resumes from the state of the previous one."""
     needed, state, low = graph.needed(outputs), None, -1
     code = code_of(needed, outputs, serial=serial, together=together)
     emitted: dict[str, list[tuple[int, tuple[Any, ...]]]] = {name: [] for name in outputs}

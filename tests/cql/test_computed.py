@@ -1,4 +1,4 @@
-"""Functions of texts and times: what becomes a column of a stream, and what is refused."""
+"""String and time functions: the calls that become a computed column of a stream, and the calls that are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STREAMS = """
 
 
 def columns(text: str, stream: str = "s") -> list[tuple[str, object]]:
-    """The columns of a stream that are computed."""
+    """Return the computed columns of a stream."""
     found = graph(STREAMS + text).streams[stream]
     return [(one.name, one.type) for one in found.columns[len(found.registered) :]]
 
@@ -38,7 +38,7 @@ def test_calls_of_calls_are_one_column() -> None:
 
 
 def test_calls_that_look_alike_are_two_columns() -> None:
-    """What is computed goes by how it is spelled."""
+    """Computed columns are identified by the exact spelling of the call."""
     text = """
         REGISTER STREAM odd (a string, `a, a` string);
         REGISTER QUERY q ISTREAM(SELECT concat(id, 'a', 'b') AS x, concat(id, 'a'', ''b') AS y FROM s [Now]);

@@ -1,6 +1,7 @@
-"""Generated code against the definitions, on random graphs, in any cuts.
+"""Generated code against the definitions, on random graphs, with any cuts.
 
-Most of it without the JIT (see `test_without_jit`): to compile a graph takes numba longer than to run a hundred.
+Most of it runs without the JIT (see `test_without_jit`): compiling one graph with numba costs more than interpreting a
+hundred.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def test_random_graphs_are_what_they_mean(block: int) -> None:
         program, draw = Program(seed), random.Random(seed)
         try:
             queries = graph(program.text)
-        except CqlProblems:  # a cycle without a delay, or of types that do not go together
+        except CqlProblems:  # a cycle without a delay, or incompatible types
             continue
         rows = random_rows(draw, draw.randint(0, 8), 20)
         inputs = {
@@ -53,7 +54,7 @@ def test_random_graphs_are_what_they_mean(block: int) -> None:
                 together=as_one,
                 batch=batch,
             )
-        except StepsExceededError:  # it grows from ε to ε
+        except StepsExceededError:  # its rows grow from ε to ε
             continue
         if sum(map(len, found.values())) > 600:
             continue
@@ -70,7 +71,7 @@ def test_random_graphs_are_what_they_mean(block: int) -> None:
 
 
 def test_the_papers_run() -> None:
-    """Figures 3 and 4: 480 · 1000 of 3,000,000 leave 2,520,000, an ε after t1."""
+    """Figures 3 and 4: 480 · 1000 of 3,000,000 leave 2,520,000, one ε after t1."""
     inputs = {
         "initial_resource": [(0, (3_000_000.0,))],
         "stock_events": [(0, ("a", 0)), (0, ("b", 0))],
@@ -100,7 +101,7 @@ def test_extremes_of_both_zeros_do_not_depend_on_their_order(zeros: tuple[float,
 @interpreted
 @pytest.mark.parametrize("seed", range(4))
 def test_orders_never_exceed_the_cash(seed: int) -> None:
-    """Offers of one time compete for it: they are taken one after the other."""
+    """Offers of equal time compete for the cash: they are processed one by one."""
     draw = random.Random(seed)
     stocks = [f"s{number}" for number in range(40)]
     offers = [(draw.randint(1, 9), (draw.choice(stocks), float(draw.randint(300, 600)))) for _ in range(150)]
@@ -116,12 +117,12 @@ def test_orders_never_exceed_the_cash(seed: int) -> None:
     assert found == {name: expected[name] for name in found}
     left = [row[0] for _, row in found["resource_stream"]]
     by_time = {time for time, _ in found["buy_event"]}
-    assert len(by_time) < len(found["buy_event"])  # or nothing has competed
+    assert len(by_time) < len(found["buy_event"])  # otherwise, no offers have competed
     assert 0 <= min(left) < 600_000
     spent = sum(row[1] * row[2] for _, row in found["buy_event"])
     assert spent <= 4_000_000.0 - min(left) + 1e-6
     at_once = run_engine(queries, ["buy_event", "resource_stream"], inputs, 100)["buy_event"]
-    assert sum(row[1] * row[2] for _, row in at_once) > 4_000_000.0  # none sees what another spends
+    assert sum(row[1] * row[2] for _, row in at_once) > 4_000_000.0  # no offer sees the expense of another
 
 
 @interpreted
@@ -149,7 +150,7 @@ REACH = """
 @interpreted
 @pytest.mark.parametrize("rule", ["r.b = e.a", "r.b = e.a AND r.a <> e.b"])
 def test_what_is_reached_follows_edges_that_come_and_go(rule: str) -> None:
-    """Among few nodes there are circles, whose paths follow from each other: none of them keeps the others there."""
+    """With few nodes there are cycles, whose paths derive each other. They must not keep each other alive."""
     draw = random.Random(1)
     edges = sorted((draw.randint(0, 40), (draw.randrange(6), draw.randrange(6))) for _ in range(60))
     queries = graph(REACH.replace("r.b = e.a", rule))

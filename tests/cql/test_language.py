@@ -1,4 +1,4 @@
-"""What CQL says, and what is wrong with a text, and where."""
+"""The meaning of CQL texts, and the errors of wrong texts with their positions."""
 
 from __future__ import annotations
 

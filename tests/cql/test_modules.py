@@ -1,4 +1,4 @@
-"""Modules that `code` writes: stored once by any number of processes, the least recently loaded ones removed."""
+"""Modules that `code` writes: any number of processes store each once; the least recently loaded ones are removed."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ for number in range(100):
 
 @pytest.fixture(params=["beside the source", "in NUMBA_CACHE_DIR"])
 def cache(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of modules, with machine code in either place."""
+    """Return the folder of modules, for both locations of machine code."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(modules, "_modules", LastUsed(modules.MOST_MODULES))  # as in another process
+    monkeypatch.setattr(modules, "_modules", LastUsed(modules.MOST_MODULES))  # as in a new process
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "numba") if "NUMBA" in request.param else "")
     return tmp_path / ("numba" if "NUMBA" in request.param else "sparkext") / "cql"
 

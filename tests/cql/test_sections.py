@@ -1,4 +1,4 @@
-"""Which queries run together, and that sections find what others have emitted, whenever they have their turns."""
+"""Queries that run together in a section, and sections that read what others have emitted, in any order of turns."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_queries_that_read_relations_or_run_in_circles_stay_together() -> None:
 
 
 def test_a_query_between_two_that_stay_together_stays_with_them() -> None:
-    """Two reads one, and three reads two and what one reads."""
+    """Query two reads one, and three reads two and also a query that one reads."""
     assert sections_of(graph(BETWEEN)) == (("known", "one", "two", "three"),)
 
 
@@ -53,7 +53,7 @@ def test_code_that_takes_rows_one_by_one_has_one_section() -> None:
     queries = graph(CHAIN)
     assert len(code_of(queries, ["left", "right"]).instants) == 4
     assert len(code_of(queries, ["left", "right"], serial=True).instants) == 1
-    assert len(code_of(queries, ["left"]).instants) == 3  # the others are not needed
+    assert len(code_of(queries, ["left"]).instants) == 3  # the other queries are not needed
 
 
 @interpreted
@@ -74,7 +74,7 @@ def test_turns_change_nothing(text: str, batch: int) -> None:
 
 @interpreted
 def test_sections_that_are_behind_go_on_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more waits between two of them than what one passes on in its turn, however much that is in all."""
+    """At most the rows of one turn wait between two sections, however many rows there are in all."""
     text = """
         REGISTER STREAM s (k int);
         REGISTER QUERY ticks RSTREAM[1 us](SELECT k FROM s [Range 3000 us]);

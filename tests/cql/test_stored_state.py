@@ -1,4 +1,4 @@
-"""The state of an engine as bytes: an engine goes on from it; anything else is refused, and no pickle is executed."""
+"""The state of an engine as bytes: an engine resumes from it; other bytes are refused, and no pickle is executed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STORED = write_state(ARENA, TEXTS)
 
 
 class Planted:
-    """Makes a folder when it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

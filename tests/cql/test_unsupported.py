@@ -1,4 +1,4 @@
-"""SQL that CQL does not have is an error that says where it begins and what to write instead."""
+"""SQL that CQL does not support is an error with its position and a replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel and the sdist: what is in them, and that the wheel works where the checkout cannot be seen."""
+"""The wheel and the sdist: their contents, and that the wheel works without access to the checkout."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ EPOCH = "1700000000"
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist and the wheel made from that sdist, and `said.txt`, what their build said."""
+    """Return a folder with the sdist, the wheel built from that sdist, and `said.txt`, the output of the build."""
     return built(checkout(tmp_path_factory.mktemp("checkout")))
 
 
 def checkout(copy: Path) -> Path:
-    """Copy the sources without the jars: setuptools packs whatever an earlier build left in `build/`."""
+    """Copy the sources without jars. setuptools would pack leftovers of an earlier build from `build/`."""
     for name in ("sparkext", "kernels", "plans", "tests", "bench"):
         ignored = shutil.ignore_patterns("__pycache__", "jars")
-        shutil.copytree(ROOT / name, copy / name, ignore=ignored, copy_function=shutil.copy)  # times are those of now
+        shutil.copytree(ROOT / name, copy / name, ignore=ignored, copy_function=shutil.copy)  # with the current time
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     return copy
@@ -58,7 +58,7 @@ def wheel(dist: Path) -> Path:
 
 
 def sources(folder: str) -> set[str]:
-    """Python files of a source folder, as paths below it."""
+    """Return the Python files of a source folder, as paths below it."""
     return {path.relative_to(ROOT / folder).as_posix() for path in (ROOT / folder).rglob("*.py")}
 
 
@@ -110,7 +110,7 @@ def test_the_sdist_holds_the_sources(dist: Path) -> None:
 
 
 def test_the_same_sources_give_the_same_jar(wheel: Path) -> None:
-    """That of the wheel was compiled from the sdist, that of this checkout beside its sources."""
+    """The wheel's jar was compiled from the sdist, the checkout's jar from its sources."""
     jar = build_jar(installed_pyspark())
     with zipfile.ZipFile(wheel) as archive:
         assert digest(archive.read(f"sparkext/jars/{jar.name}")) == digest(jar.read_bytes())
@@ -118,7 +118,7 @@ def test_the_same_sources_give_the_same_jar(wheel: Path) -> None:
 
 def test_the_same_sources_give_the_same_bytes(dist: Path, wheel: Path, tmp_path: Path) -> None:
     again = checkout(tmp_path / "again")
-    with zipfile.ZipFile(wheel) as archive:  # its jar, as another checkout may have it: compiling takes long
+    with zipfile.ZipFile(wheel) as archive:  # with its jar, as another checkout may have it, to save compilation
         archive.extractall(again, [name for name in archive.namelist() if name.startswith("sparkext/jars/")])
     built(again, "--sdist", "--wheel")
     first, second = (
@@ -152,7 +152,7 @@ def test_the_installed_wheel_works_without_the_checkout(wheel: Path, tmp_path: P
         str(wheel),
     ]
     subprocess.run(install, check=True, capture_output=True)
-    # Without the site module no .pth file is read, so that no editable install can lend its modules.
+    # Without the site module no .pth file is read, so that no editable install provides its modules.
     dependencies = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     code = f"""
 import json, sys

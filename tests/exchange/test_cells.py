@@ -1,4 +1,4 @@
-"""Rows through cells and back, under budgets of one row, on disk, and in whichever order cells come."""
+"""Rows are packed into blocks (`cell` in the code) and unpacked: with one-row budgets, on disk, and in any order."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def arriving(cells: list[tuple[bool, pa.Buffer]]) -> Iterator[pa.RecordBatch]:
 @pytest.mark.parametrize("owns_build", [False, True])
 @pytest.mark.parametrize("most", [None, 0])
 def test_a_slot(owns_build: bool, most: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both sides in any order, in memory and on disk."""
+    """Blocks of both sides arrive in any order, in memory and on disk."""
     monkeypatch.setattr(slot_module, "share_of_headroom", lambda: most)
     build, probe = TABLE.slice(0, 1000), TABLE.slice(1000)
     cells = [(True, cell_of(batch)) for batch in build.to_batches(max_chunksize=90)]
@@ -148,22 +148,22 @@ def test_a_slot_without_cells() -> None:
 
 
 class SharedLine:
-    """Rows of a slot that shares a hot line: it owns some build rows, and others join some of its probe rows."""
+    """A partition that shares a hot bucket: it owns some build rows, and others join some of its probe rows."""
 
     def probe(self) -> Iterator[pa.RecordBatch]:
-        """Yield its own."""
+        """Yield its own probe rows."""
         return iter(TABLE.slice(0, 10).to_batches())
 
     def build(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield what it owns."""
+        """Yield the build rows that it owns."""
         return iter(TABLE.slice(100, 20).to_batches(max_chunksize=9))
 
     def copies(self) -> Iterator[pa.RecordBatch]:
-        """Yield what others own."""
+        """Yield the build rows that other partitions own."""
         return iter(TABLE.slice(200, 30).to_batches(max_chunksize=9))
 
     def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """Yield what others join."""
+        """Yield the marks of build rows that other partitions match."""
         return iter(TABLE.slice(300, 5).to_batches())
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class SharedLine:
 
 
 def test_a_slot_that_shares_a_line() -> None:
-    """What it owns comes first, so its ids are the first ones."""
+    """Owned build rows come first, so that they have the first ids."""
     slot = Slot(SlotSchemas(TABLE.schema, {0: TABLE.schema}, True), SharedLine())
     side = slot.build_sides({0: RECIPE})[0]
     assert side.columns[4].array.to_pylist() == [*range(100, 120), *range(200, 230)]

@@ -1,4 +1,4 @@
-"""Rows through the file of a map task and back, line by line; and files that are not what was written."""
+"""Rows are written to a map task's file and read bucket by bucket (`line` in the code); damage is detected."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.exchange.test_cells import ROWS, TABLE
 
 LINES = 8
 STARTS = np.array([0, 0, 1, 1000, 1000, 1001, 2500, ROWS, ROWS], dtype=np.int64)
-"""Where the rows of each line begin: some have none."""
+"""The first row of each bucket; some buckets are empty."""
 
 
 def written(path: Path, runs: int = 1, most: int | None = None) -> np.ndarray:
-    """Write the table so many times, as rows that came one after the other."""
+    """Write the table `runs` times, one batch after the other."""
     with closing(MapOutput(LINES, lambda: most, path.parent)) as output, path.open("wb") as stream:
         for _ in range(runs):
             output.add(
@@ -47,7 +47,7 @@ def read(found: list[Segment]) -> pa.Table:
 def test_each_line_has_its_rows(
     runs: int, most: int | None, cell_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In cells of one row, of some, and of all; kept in memory and on disk."""
+    """In blocks of one row, of some, and of all; buffered in memory and on disk."""
     monkeypatch.setattr(packed_rows, "CELL_BYTES", cell_bytes)
     lengths = written(tmp_path / "map", runs, most)
     assert lengths.sum() == (tmp_path / "map").stat().st_size

@@ -1,4 +1,4 @@
-"""Packed rows come out as they went in, whatever their types, and are as small as their numbers let them be."""
+"""Packed rows are unpacked unchanged for all types, and are as small as their numbers permit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _TYPES = {
 
 @st.composite
 def _rows(draw: st.DrawFn) -> pa.RecordBatch:
-    """Rows of some columns, a part of more rows, of few values or of many."""
+    """Draw some columns as a slice of more rows, with few or many distinct values."""
     kinds = draw(st.lists(st.sampled_from(list(_TYPES)), min_size=1, max_size=9))
     count, before, behind = draw(st.integers(1, 40)), draw(st.integers(0, 9)), draw(st.integers(0, 3))
 
@@ -61,7 +61,7 @@ def _rows(draw: st.DrawFn) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=[f"c{number}" for number in range(len(columns))])
 
 
-@settings(deadline=None)  # the first one compiles
+@settings(deadline=None)  # the first example compiles
 @given(_rows(), st.data())
 def test_what_comes_out_is_what_went_in(rows: pa.RecordBatch, data: st.DataObject) -> None:
     ends = sorted(data.draw(st.sets(st.integers(0, rows.num_rows), max_size=4)) | {0, rows.num_rows})
@@ -140,7 +140,7 @@ def test_numbers_take_no_more_bytes_than_the_farthest_needs(base: int, farthest:
 
 
 def test_nulls_do_not_make_numbers_wider() -> None:
-    """Whatever lies where a null is: a timestamp is far from 0."""
+    """The value under a null is arbitrary, but a timestamp is far from 0."""
     moments: list[Any] = [1_800_000_000_000_000 + number for number in range(10_000)]
     moments[::10] = [None] * 1000
     assert _size(pa.array(moments, pa.timestamp("us"))) < 10_000 * (2 + 1 / 8) + 400

@@ -1,4 +1,4 @@
-"""By what it is told that a task that runs again sends the same rows."""
+"""The checksum with which Spark detects whether a repeated task sends the same rows."""
 
 from __future__ import annotations
 

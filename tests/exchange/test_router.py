@@ -1,4 +1,4 @@
-"""Which slot a line goes to, as the board of a run says."""
+"""The router sends each bucket to the partition that the load table (`Board`) of a run assigns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STREAMED = Streamed(4, 2, "run")
 
 @dataclass
 class Files:
-    """What a task sees of the board, and what it has proposed."""
+    """The load table that a task reads, and the intervals that it proposes."""
 
     shown: Board | None = None
     proposed: list[Interval] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What must hold on a cluster of two executors. Run by `test_cluster.py`, which starts one."""
+"""Cases for a standalone cluster with two executors. `test_cluster.py` starts the cluster and runs them."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.sql.shuffle.partitions": "2",
-    # No task starts before both executors are there, or one might run them all.
+    # Wait for both executors before the first task starts. Otherwise one executor might run all tasks.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.locality.wait": "0s",
-    # Spark looks for tasks that are slow next to others that are done: all of them, unless a test says otherwise.
+    # Spark calls a task slow by comparison with finished tasks of its stage. A quantile of 1.0 requires that all others
+    # have finished; tests that need speculation set a lower one.
     "spark.speculation": "true",
     "spark.speculation.quantile": "1.0",
     "spark.speculation.minTaskRuntime": "1s",
@@ -77,13 +78,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def facts(spark: SparkSession) -> DataFrame:
-    """One row in ten without a key; one key in five without a match."""
+    """Return the probe side: one row in ten has a null key, and one key in five has no match."""
     columns = ["id", "CASE WHEN id % 10 <> 0 THEN id % 50 END AS a", "string(id % 7) AS b", "id % 3 AS c"]
     return spark.range(0, 4000, 1, PARTITIONS).selectExpr(*columns)
 
 
 def dim(spark: SparkSession, key: str, rows: int, per_key: int = 1) -> DataFrame:
-    """A build side whose key `d` is `key` over `id`, from several tasks."""
+    """Return a build side from two tasks, whose key `d` is the expression `key` of `id`."""
     frame = spark.range(0, rows * per_key, 1, 2).selectExpr(f"id DIV {per_key} AS id", "id AS number")
     return frame.selectExpr(f"{key} AS d", "concat('payload ', number) AS p").hint("pipelined_join")
 
@@ -112,7 +113,7 @@ def test_each_executor_builds_each_index_of_a_chain_once(spark: SparkSession) ->
     for folder, known in zip(FOLDERS, before, strict=True):
         assert len(indexes(folder) - known) == 3
     told = {repr(task.indexes) for task in sparkext.report(out).tasks}
-    assert len(told) == len(FOLDERS)  # how long its building took, among other things, tells an index from others
+    assert len(told) == len(FOLDERS)  # the metrics of an index include its build time, so that two indexes differ
 
 
 def test_a_build_side_that_does_not_fit(spark: SparkSession) -> None:
@@ -125,7 +126,7 @@ def test_a_build_side_that_does_not_fit(spark: SparkSession) -> None:
 
 
 def test_what_lies_on_disks_is_this_users_alone(spark: SparkSession) -> None:
-    """Whatever the umask, which is 0 here: on the driver and on the executors, while a query lives."""
+    """Under umask 0, on the driver and on the executors, while a query runs: folders have mode 700, files 600."""
     out = chain(spark)
     out.collect()
     for folder in (*FOLDERS, Path(os.environ["SPARK_LOCAL_DIRS"])):
@@ -134,7 +135,7 @@ def test_what_lies_on_disks_is_this_users_alone(spark: SparkSession) -> None:
 
 
 def test_indexes_go_after_their_broadcasts(spark: SparkSession) -> None:
-    """Spark deletes the file of a broadcast that nothing refers to, and the next index built what lies beside it."""
+    """Spark deletes the file of an unreferenced broadcast. The next index build deletes its index files."""
     chain(spark).collect()
     deadline = time.monotonic() + 30
     while not all(orphans(folder) for folder in FOLDERS):
@@ -150,7 +151,7 @@ def test_indexes_go_after_their_broadcasts(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("kind", ["inner", "full"])
 def test_lost_map_output_is_computed_again(spark: SparkSession, kind: str) -> None:
-    """That of a shuffle below the probe side; a full join has one more within the operator."""
+    """The lost output belongs to a shuffle below the probe side. A full join has a second one within the operator."""
     one, other = facts(spark).repartition(3, "b"), dim(spark, "id", 40, per_key=2)
     out = one.join(other, one.a == other.d, kind)
     expected = rows_of(out)
@@ -165,7 +166,7 @@ def test_lost_map_output_is_computed_again(spark: SparkSession, kind: str) -> No
 @pytest.mark.parametrize("harm", ["lost", "damaged"])
 @pytest.mark.parametrize("kind", ["inner", "full"])
 def test_a_partitioned_join(spark: SparkSession, kind: str, harm: str) -> None:
-    """Half of what a slot needs is on the other executor. Map outputs that cannot be read are written again."""
+    """Each partition reads half of its rows from the other executor. Unreadable map outputs are computed again."""
     with configured(spark, spark_sparkext_partitioned="always", spark_sql_shuffle_partitions=6):
         one, other = facts(spark), dim(spark, "id", 40, per_key=2)
         out = assert_like_spark(spark, lambda: one.join(other, one.a == other.d, kind))
@@ -178,14 +179,14 @@ def test_a_partitioned_join(spark: SparkSession, kind: str, harm: str) -> None:
 
 
 def deadly(column: str, at: int, mark: Path) -> Column:
-    """The column; the executor that comes to value `at` first is ended there, once."""
+    """Return the column. The first executor that reads value `at` is killed, once."""
 
     @F.udf("long")
     def ending(number: int) -> int:
         if number == at and not mark.exists():
             mark.touch()
             next(parent for parent in psutil.Process().parents() if "java" in parent.name()).kill()
-            time.sleep(60)  # until this worker, too, is ended
+            time.sleep(60)  # until this worker is killed, too
         return number
 
     return ending(column)
@@ -193,20 +194,21 @@ def deadly(column: str, at: int, mark: Path) -> Column:
 
 @pytest.mark.parametrize("checksums", [True, False] if pyspark.__version__ >= "4.1" else [False])
 def test_no_row_is_lost_where_the_order_of_rows_decides(spark: SparkSession, tmp_path: Path, checksums: bool) -> None:
-    """A task that runs again deals its rows out otherwise, as their order is another: none may come twice, or never.
+    """A task that runs again distributes its rows differently if their order differs: none may be lost or doubled.
 
-    With checksums, Spark's default from 4.2 on, it runs the lost tasks of the join, sees that their rows go elsewhere,
-    and has all of those run again that have read them. Without, it runs all tasks of both, as the order is any.
+    With checksums, Spark's default from 4.2 on, Spark runs the lost tasks of the join, detects that their rows are
+    distributed differently, and runs all tasks again that have read them. Without checksums, Spark runs all tasks of
+    both stages, because the order of rows is indeterminate.
     """
     lost, shuffled, executors = tmp_path / "lost", FOLDERS[0], len(FOLDERS)
 
     def turned(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turn rows round once output is lost. Spark takes what this gives to be in the same order whenever it runs."""
+        """Reverse the rows once output is lost. Spark takes the order of this function's output to be deterministic."""
         for batch in batches:
             yield batch.take(pa.array(range(batch.num_rows)[::-1])) if lost.exists() else batch
 
     def losing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Lose what one executor has shuffled when a task on each has read its rows, and before there is a third."""
+        """Delete one executor's shuffle files after one task on each has read its rows, and before a third reads."""
         yield from batches
         number = TaskContext.get().partitionId()
         if number < executors and not lost.exists():
@@ -248,7 +250,7 @@ def test_no_row_is_lost_where_the_order_of_rows_decides(spark: SparkSession, tmp
 
 @pytest.mark.parametrize("probe", ["rows", "files"])
 def test_a_copy_of_a_slow_task_is_done_first(spark: SparkSession, tmp_path: Path, probe: str) -> None:
-    """Both run the join at the same time and write what it gives; the slow one is killed, and leaves nothing."""
+    """The original and the copy run the join and write its output at the same time; the killed one leaves no files."""
     begun = tmp_path / "begun"
 
     @F.udf("long")
@@ -257,7 +259,7 @@ def test_a_copy_of_a_slow_task_is_done_first(spark: SparkSession, tmp_path: Path
             with suppress(FileExistsError), begun.open("x") as stream:
                 stream.write(str(os.getpid()))
                 stream.flush()
-                time.sleep(120)  # until it is killed
+                time.sleep(120)  # until this worker is killed
         return number
 
     def query() -> DataFrame:
@@ -297,7 +299,7 @@ def test_a_copy_of_a_slow_task_is_done_first(spark: SparkSession, tmp_path: Path
 
 
 def test_an_executor_is_lost_while_it_probes(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark starts another in its place, which builds its indexes anew, and runs the tasks again."""
+    """Spark starts a new executor, which builds its own indexes, and runs the tasks again."""
     killed = tmp_path / "killed"
     expected = rows_of(chain(spark))
     out = chain(spark, facts(spark).withColumn("id", deadly("id", 1501, killed)))
@@ -307,7 +309,7 @@ def test_an_executor_is_lost_while_it_probes(spark: SparkSession, tmp_path: Path
 
 
 def test_an_executor_is_lost_while_slots_are_joined(spark: SparkSession, tmp_path: Path) -> None:
-    """With it go its map outputs of both sides: Spark runs these tasks again, and the slots that need them."""
+    """Its map outputs of both sides are lost as well. Spark runs these map tasks and the affected partitions again."""
     killed = tmp_path / "killed"
     last = chain(spark).agg(F.max("id")).collect()[0][0]
     with configured(spark, spark_sparkext_partitioned="always", spark_sql_shuffle_partitions=6):
@@ -319,7 +321,7 @@ def test_an_executor_is_lost_while_slots_are_joined(spark: SparkSession, tmp_pat
 
 
 def chain(spark: SparkSession, probe: DataFrame | None = None) -> DataFrame:
-    """Three joins of two kinds, on keys of two types."""
+    """Return three joins of two join types, on keys of two types."""
     first = dim(spark, "id", 40).toDF("d1", "p1")
     second = dim(spark, "string(id)", 6, per_key=3).toDF("d2", "p2")
     third = dim(spark, "id", 2).toDF("d3", "p3")
@@ -333,7 +335,7 @@ def chain(spark: SparkSession, probe: DataFrame | None = None) -> DataFrame:
 
 @contextmanager
 def jobs_of(spark: SparkSession, group: str) -> Iterator[Callable[[], list[SparkStageInfo]]]:
-    """Give what tells of the stages of the jobs that are run meanwhile."""
+    """Yield a function that returns the stages of the jobs that run within this context."""
     context, tracker = spark.sparkContext, spark.sparkContext.statusTracker()
 
     def stages() -> list[SparkStageInfo]:
@@ -349,7 +351,7 @@ def jobs_of(spark: SparkSession, group: str) -> Iterator[Callable[[], list[Spark
 
 
 def attempts(spark: SparkSession, stages: Callable[[], list[SparkStageInfo]], size: int) -> list[list[JavaObject]]:
-    """The tasks that Spark started for the one stage of so many partitions, for each time that it ran the stage."""
+    """Return the tasks of each attempt of the only stage with `size` partitions, attempt by attempt."""
     context = spark.sparkContext._jsc.sc()
     context.listenerBus().waitUntilEmpty()
 
@@ -363,17 +365,17 @@ def attempts(spark: SparkSession, stages: Callable[[], list[SparkStageInfo]], si
 
 
 def partitions(tasks: list[JavaObject]) -> list[int]:
-    """The partitions that tasks compute."""
+    """Return the partitions that these tasks compute."""
     return [task.index() for task in tasks]
 
 
 def statuses(tasks: list[JavaObject]) -> list[str]:
-    """What became of tasks, in words of Spark's."""
+    """Return the status of each task as Spark reports it."""
     return [task.status() for task in tasks]
 
 
 def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
-    """Wait until something holds."""
+    """Wait until the condition holds, at most 30 seconds."""
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline, otherwise
@@ -381,7 +383,7 @@ def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
 
 
 def lose_map_output(*folders: Path) -> None:
-    """Delete what tasks of executors, of all if none is named, have shuffled."""
+    """Delete the shuffle files of these executors, or of all executors if none is given."""
     lost = [path for folder in folders or FOLDERS for path in folder.rglob("shuffle_*") if path.is_file()]
     assert lost
     for path in lost:
@@ -389,7 +391,7 @@ def lose_map_output(*folders: Path) -> None:
 
 
 def damage_map_output() -> None:
-    """Change the last bytes of what tasks of executors have shuffled."""
+    """Overwrite the last bytes of the shuffle files of all executors."""
     shuffled = [path for folder in FOLDERS for path in folder.rglob("shuffle_*.data") if path.stat().st_size]
     assert shuffled
     for path in shuffled:
@@ -397,19 +399,22 @@ def damage_map_output() -> None:
 
 
 def assert_all_tasks_reported(out: DataFrame) -> None:
-    """Prove that what the tasks of the last run told has come to the driver from both executors."""
+    """Assert that the metrics of all tasks of the last run, from both executors, have reached the driver."""
     told = sparkext.report(out)
     assert [task.task.partition for task in told.tasks] == list(range(PARTITIONS))
     assert told.joins[-1].rows_out > 0
 
 
 def indexes(folder: Path, made_from: str = "broadcast_*") -> set[Path]:
-    """The index files of the executors of a worker, by what they are made from; Spark's own are those of shuffles."""
+    """Return the index files of this package in a worker's folder whose source matches `made_from`.
+
+    Spark has index files as well, those of its shuffles.
+    """
     return {path for path in folder.rglob(f"{made_from}.index") if not path.name.startswith("shuffle_")}
 
 
 def assert_nothing_unfinished(*folders: Path) -> None:
-    """Soon nothing is left of what workers and writers put on disks for the time of a task."""
+    """Assert that the temporary files of tasks disappear within 30 seconds."""
     deadline = time.monotonic() + 30
     while left := {path for folder in folders for path in folder.rglob("*") if UNFINISHED.search(path.name)}:
         assert time.monotonic() < deadline, left
@@ -417,5 +422,5 @@ def assert_nothing_unfinished(*folders: Path) -> None:
 
 
 def orphans(folder: Path) -> set[Path]:
-    """The index files whose broadcast is gone."""
+    """Return the index files whose broadcast has been deleted."""
     return {index for index in indexes(folder) if not index.with_name(index.name.partition(".")[0]).exists()}

@@ -18,7 +18,7 @@ SETTINGS = {**SHARED, "spark.sparkext.mode": "hint"}
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with the extension, in hint mode."""
+    """Yield a session with the extension in hint mode."""
     warehouse = tmp_path_factory.mktemp("warehouse")
     with shared_session("sparkext extension tests", warehouse, sparkext.configure, SETTINGS) as session:
         yield session

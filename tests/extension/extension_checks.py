@@ -1,4 +1,4 @@
-"""What the extension's tests share: which operator a plan has, and whether Spark's own join gives the same rows."""
+"""Checks that the extension's tests share: the operator in a plan, and the comparison with Spark's own join."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tests.class_archive import archive_options
 
 MODE = "spark.sparkext.mode"
 QUICK_START = " ".join(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive_options()])
-"""How the processes of a small cluster start quickly."""
+"""JVM options with which the processes of a small cluster start quickly."""
 
 ENCRYPTED = {
     "spark.authenticate": "true",
     "spark.authenticate.secret": "pssst",
     "spark.network.crypto.enabled": "true",
 }
-"""How they talk to each other in secret: blocks that are shuffled and broadcast, too."""
+"""Settings that encrypt the connections between processes, including shuffled and broadcast blocks."""
 
 _PIPELINE = re.compile(r"PipelinedJoin \[(.*?)\] scan=")
 _SCAN = re.compile(r"PipelinedJoin \[(.*?)\] scan=(fused|(?:rows|columns) from Spark \()(.*)")
 _OURS = re.compile(
-    r"(^|/)sparkext(-[^/]*)?(/|$)|\.(build|lock|part|report|sorted)$|(^|/)(?!shuffle_)[^/]+\.index$"  # those of Spark's
+    r"(^|/)sparkext(-[^/]*)?(/|$)|\.(build|lock|part|report|sorted)$|(^|/)(?!shuffle_)[^/]+\.index$"  # not Spark's
 )
-"""What is in folders of this package's, and what workers put beside broadcasts, which are Spark's."""
+"""Files of this package: everything in its folders, and the files that workers write next to Spark's broadcasts."""
 
 _SPARK_JOIN = re.compile(
     r"\b(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|BroadcastNestedLoopJoin|CartesianProduct)\b"
@@ -40,7 +40,7 @@ _SPARK_JOIN = re.compile(
 
 @contextmanager
 def configured(spark: SparkSession, **settings: object) -> Iterator[None]:
-    """Set configuration keys, written with underscores for dots, and put them back."""
+    """Set configuration keys, written with underscores instead of dots, and restore them afterwards."""
     keys = {key.replace("_", "."): str(value) for key, value in settings.items()}
     before = {key: spark.conf.get(key, None) for key in keys}
     for key, value in keys.items():
@@ -54,7 +54,7 @@ def configured(spark: SparkSession, **settings: object) -> Iterator[None]:
 
 @contextmanager
 def started_with(spark: SparkSession, key: str, value: object) -> Iterator[None]:
-    """As if the application had been started with a setting that no session may change."""
+    """Set a setting that only an application can set at its start, as if it had, and restore it afterwards."""
     conf = spark.sparkContext._jsc.sc().conf()
     before = conf.get(key) if conf.contains(key) else None
     conf.set(key, str(value))
@@ -65,14 +65,14 @@ def started_with(spark: SparkSession, key: str, value: object) -> Iterator[None]
 
 
 def mode(spark: SparkSession, name: str) -> object:
-    """Switch the extension's mode for a while."""
+    """Switch the extension's mode, and restore it afterwards."""
     return configured(spark, **{"spark_sparkext_mode": name})
 
 
 def plan_of(df: DataFrame) -> str:
-    """The plan that runs, or that ran in the end if adaptive execution has changed it."""
+    """Return the executed plan; after adaptive execution, the final plan without the initial ones."""
     lines: list[str] = []
-    initial = None  # how deep below an initial plan we are: subqueries have one each
+    initial = None  # depth within an initial plan; each subquery has its own
     for line in str(df._jdf.queryExecution().executedPlan().toString()).splitlines():
         depth = len(line) - len(line.lstrip(" :+-"))
         if initial is not None and depth >= initial:
@@ -84,23 +84,23 @@ def plan_of(df: DataFrame) -> str:
 
 
 def pipelines_of(df: DataFrame) -> list[int]:
-    """How many joins each pipeline of the plan has, top down."""
+    """Return the number of joins of each pipeline in the plan, top down."""
     return [joins.count("; ") + 1 for joins in _PIPELINE.findall(plan_of(df))]
 
 
 def scans_of(df: DataFrame) -> list[tuple[int, bool, str]]:
-    """Per pipeline: how many of its build sides are fused, whether its probe side is, and what is said of it."""
+    """Return for each pipeline: the number of fused build sides, whether its probe side is fused, and the reason."""
     return [(joins.count("(fused)"), how == "fused", said) for joins, how, said in _SCAN.findall(plan_of(df))]
 
 
 def assert_pipelined(df: DataFrame, *joins: int) -> None:
-    """Prove that the plan's joins are pipelines of so many joins, and none is Spark's."""
+    """Assert that the plan has pipelines of these numbers of joins, top down, and no join of Spark."""
     assert pipelines_of(df) == list(joins), plan_of(df)
     assert not _SPARK_JOIN.search(plan_of(df)), plan_of(df)
 
 
 def assert_declined(df: DataFrame, reason: str) -> None:
-    """Prove that the plan's joins are Spark's, and that the plan and `declined` say why."""
+    """Assert that Spark's own joins run, and that both the plan and `declined` give this reason."""
     plan = plan_of(df)
     assert pipelines_of(df) == [], plan
     assert _SPARK_JOIN.search(plan), plan
@@ -109,7 +109,7 @@ def assert_declined(df: DataFrame, reason: str) -> None:
 
 
 def metrics_of(df: DataFrame) -> dict[str, int]:
-    """The metrics of the plan that ran, of the pipeline and of the scan of its probe side."""
+    """Return the metrics of the executed plan: those of the pipeline and of its probe side's scan."""
     found: dict[str, int] = {}
 
     def look(node: Any) -> None:
@@ -129,14 +129,14 @@ def metrics_of(df: DataFrame) -> dict[str, int]:
 
 
 def rows_of(df: DataFrame) -> Counter[str]:
-    """The rows as a multiset of texts, which tell null, NaN, -0.0 and decimals of different scales apart."""
+    """Return the rows as a multiset of texts. They distinguish null, NaN, -0.0 and decimals of different scales."""
     return Counter(repr(tuple(row)) for row in df.collect())
 
 
 def assert_like_spark(spark: SparkSession, query: Callable[[], DataFrame]) -> DataFrame:
-    """Run a query in the present mode and with Spark's own joins; return the former DataFrame.
+    """Assert that the query gives the same rows with Spark's own joins; return the DataFrame of the present mode.
 
-    `query` is called once for each, as the mode is read when a plan is made.
+    `query` is called once for each mode, because the mode is read when a query is planned.
     """
     ours = query()
     got = rows_of(ours)
@@ -152,7 +152,7 @@ def assert_like_spark(spark: SparkSession, query: Callable[[], DataFrame]) -> Da
 
 
 def open_to_others(folder: Path) -> tuple[int, dict[str, str]]:
-    """How many files of this package lie below a folder, and which of them, or of their folders, others may enter."""
+    """Return the number of this package's files below a folder, and the mode of each path that is not private."""
     ours = [path for path in folder.rglob("*") if _OURS.search(str(path.relative_to(folder)))]
     wrong = {}
     for path in ours:

@@ -1,4 +1,4 @@
-"""Two tables in files that partitioned joins are tried on: a hot key, nulls, and keys of one side."""
+"""Two tables in files for tests of partitioned joins: a hot key, nulls, and keys that only one side has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 
 def write_joined_tables(spark: SparkSession, folder: Path) -> None:
-    """Write `l` and `r` in files of several splits, and name them."""
+    """Write `l` and `r` in files of several splits, and register them as views."""
     n = 6000
     keys = [None if i % 11 == 0 else 7 if i % 5 == 0 else (i * 7919) % 900 for i in range(n)]
     left = {"k": pa.array(keys, pa.int64()), "a": list(range(n)), "x": [f"x{i % 13}" * (i % 4) for i in range(n)]}

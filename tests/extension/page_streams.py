@@ -1,4 +1,4 @@
-"""Small streams with the names and columns that the pages use, and the queries that an example makes of them."""
+"""Small streams with the names and columns of the documentation pages, and a runner for the queries of an example."""
 
 from __future__ import annotations
 
@@ -19,20 +19,24 @@ _COLUMNS = {
     "funds": "3e6D AS val; early AS ts",
     "holdings": "concat('stock ', id) AS id; 0 AS num; early AS ts",
 }
-"""Ten rows a batch, each an hour after the one before. `at` is the time of a row, `early` is before all other rows of
-its batch. The last of `readings` is late: for the watermark of the first batch, which counts from the third one on."""
+"""The columns of each stream, as SQL.
+
+There are ten rows per batch, one hour apart. `at` is the time of a row; `early` is earlier than all other rows of its
+batch. The last row of `readings` is late with respect to the watermark of the first batch, which applies from the third
+batch on.
+"""
 _BATCHES, _ROWS = 3, 10
 _USE = re.compile(r"\b(stream_join|stream_asof_join|ordered|output)\(|\bwriteStream\b")
 SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.pollingDelay": "5ms"}
 
 
 def is_of_streams(code: str) -> bool:
-    """Whether an example is about streams."""
+    """Return whether an example uses streams."""
     return _USE.search(code) is not None
 
 
 def page_streams(spark: SparkSession, code: str, folder: Path) -> dict[str, DataFrame]:
-    """Return the streams that the examples of a page name, of three batches each."""
+    """Return the streams that an example's code names, each with three batches."""
     found = {}
     for name, columns in _COLUMNS.items():
         if re.search(rf"\b{name}\b", code):
@@ -48,9 +52,9 @@ def page_streams(spark: SparkSession, code: str, folder: Path) -> dict[str, Data
 
 
 def run_queries(spark: SparkSession, new: Mapping[str, Any], folder: Path) -> dict[str, int]:
-    """Run the queries that an example has started, or else those of all streaming DataFrames that it has named.
+    """Run the queries that an example has started, or, if there are none, all streaming DataFrames that it has named.
 
-    Returns the rows of each table that an example's own query has written, or of each DataFrame, after all batches.
+    Return the number of rows that each query has written after all batches, by the name of its table or DataFrame.
     """
     rows: dict[str, int] = {}
 

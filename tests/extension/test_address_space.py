@@ -1,4 +1,4 @@
-"""`spark.executor.pyspark.memory`, a limit of the workers' address space: joins work within it, or do not begin."""
+"""`spark.executor.pyspark.memory` limits the address space of workers: joins either work within it or are declined."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTING = "spark.executor.pyspark.memory"
 
 @contextmanager
 def limited(spark: SparkSession, mebibytes: int) -> Iterator[None]:
-    """Have Spark limit the workers of this thread's jobs, as it does where the setting is there from the start."""
+    """Have Spark limit the workers of this thread's jobs, as it does if the setting is present at the start."""
     spark.sparkContext.setLocalProperty("resource.pyspark.memory", str(mebibytes))
     try:
         yield
@@ -50,7 +50,7 @@ def limit_of_workers(spark: SparkSession) -> int:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A probe side, and a build side in several files, which several threads would read."""
+    """Write a probe side, and a build side of several files, which workers would read with several threads."""
     folder = tmp_path_factory.mktemp("tables")
     spark.range(0, 200_000, 1, 4).selectExpr("id", "id * 7919 % 100000 AS k").write.parquet(str(folder / "facts"))
     spark.range(0, 100_000, 1, 4).selectExpr("id AS dk", "concat('d', id) AS name").write.parquet(str(folder / "dims"))
@@ -86,7 +86,7 @@ def test_less_is_declined(spark: SparkSession, tables: Path) -> None:
 
 
 def test_a_large_build_side_is_left_to_spark(spark: SparkSession) -> None:
-    """In auto mode, where it takes more than the rest."""
+    """Auto mode declines a build side that needs more address space than the limit leaves."""
     facts = spark.range(30_000_000).selectExpr("id AS k")
     build = spark.range(4_000_000).selectExpr("id AS dk", "id AS v")
     with (
@@ -98,7 +98,7 @@ def test_a_large_build_side_is_left_to_spark(spark: SparkSession) -> None:
 
 
 def test_a_transform_says_so(spark: SparkSession) -> None:
-    """Which runs through `mapInArrow`. Its worker looks for itself, too: the limit may be that of a profile."""
+    """The transform runs through `mapInArrow`. Its worker checks the limit, too: a resource profile may have set it."""
     probe, build = spark.range(9).withColumnRenamed("id", "k"), spark.range(4).withColumnRenamed("id", "k")
     join = pipelined_join(build, on="k", how="full")
     raising = build.withColumn("v", F.expr("raise_error('collected')"))

@@ -1,6 +1,6 @@
 """As-of joins planned by the extension against Spark's own: forms, directions, tolerances, types, files, `asof_join`.
 
-Spark is free in which of two right rows it takes that are equally far.
+If two right rows are equally near, Spark may return either of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TYPES = {"int": "7", "bigint": "7", "timestamp": "INTERVAL 7 SECONDS", "date": "
 
 @pytest.fixture(scope="module", autouse=True)
 def _tables(spark: SparkSession) -> Iterator[None]:
-    """Values are multiples of 5, of which the right side has none twice: what is nearest is one row, or two."""
+    """All values are multiples of 5, unique on the right side, so that one or two rows are nearest."""
     generator = random.Random(5)
     left = [None if generator.random() < 0.1 else 5 * generator.randrange(40) for _ in range(60)]
     right = [*(5 * value for value in generator.sample(range(1, 60), 40)), None]
@@ -54,7 +54,7 @@ def side(spark: SparkSession, name: str, type_name: str = "int") -> DataFrame:
 
 
 def as_of(left: DataFrame, right: DataFrame, **options: Any) -> DataFrame:
-    """The join, less what ties leave open: of two right rows that are equally far, which."""
+    """Return the join without the columns that depend on the choice between two equally near rows."""
     joined = left._joinAsOf(right.hint("pipelined_join"), leftAsOfColumn="lv", rightAsOfColumn="rv", **options)
     return joined.selectExpr("lid", "lk", "abs(double(lv - rv)) AS distance", "lv < rv AS is_after")
 
@@ -81,7 +81,7 @@ def test_directions_and_tolerances(spark: SparkSession, direction: str) -> None:
 @pytest.mark.parametrize("type_name", TYPES)
 def test_types(spark: SparkSession, type_name: str) -> None:
     left, right = side(spark, "l", type_name), side(spark, "r", type_name)
-    columns = "lid", "rid"  # of intervals there is no distance
+    columns = "lid", "rid"  # intervals have no distance
 
     def query() -> DataFrame:
         hinted = right.hint("pipelined_join")
@@ -104,7 +104,7 @@ def test_sql(spark: SparkSession, text: str) -> None:
         pytest.skip("ASOF JOIN is new in 4.3")
     with mode(spark, "auto"):
         out = assert_like_spark(spark, lambda: spark.sql(f"SELECT * FROM {text}"))
-    assert pipelines_of(out) == [1], plan_of(out)  # joins of few rows are left to Spark
+    assert pipelines_of(out) == [1], plan_of(out)  # automatic planning leaves joins of few rows to Spark
 
 
 def test_which_are_declined(spark: SparkSession) -> None:
@@ -119,7 +119,7 @@ def test_which_are_declined(spark: SparkSession) -> None:
         return sparkext.declined(out)[-1]
 
     doubles = [table.withColumn(name, F.col(name).cast("double")) for table, name in ((left, "lv"), (right, "rv"))]
-    assert not pipelines_of(joined(left, right))  # not hinted, which is not worth a note
+    assert not pipelines_of(joined(left, right))  # without a hint, no reason is recorded
     assert "not hinted" not in "".join(sparkext.declined(joined(left, right)))
     hinted = right.hint("pipelined_join")
     assert pipelines_of(joined(left, hinted)) == [1]
@@ -135,7 +135,7 @@ def test_which_are_declined(spark: SparkSession) -> None:
     assert "INTERVAL '01' HOUR" in reason(
         joined(local, times[1].hint("pipelined_join"), tolerance=F.expr("INTERVAL 1 HOUR"))
     )
-    with configured(spark, **{"spark_sql_ansi_enabled": "false"}):  # differences wrap around, and far is near
+    with configured(spark, **{"spark_sql_ansi_enabled": "false"}):  # differences may wrap around
         assert "wrap around" in reason(joined(left, hinted))
         assert pipelines_of(left.transform(sparkext.asof_join(right, on=("lv", "rv")))) == []
         assert "MapInArrow" in plan_of(left.transform(sparkext.asof_join(right, on=("lv", "rv"))))
@@ -204,7 +204,7 @@ def test_the_transform_with_every_tolerance(spark: SparkSession) -> None:
     ]
     for arrow_type, left, right, tolerance, planned in cases:
         probe, other = frame(spark, t=pa.array(left, arrow_type)), frame(spark, s=pa.array(right, arrow_type))
-        # Spark excludes the very end of a tolerance where it excludes equal values; pandas does not.
+        # With `allow_exact_matches=False`, Spark excludes a distance equal to the tolerance as well; pandas does not.
         joined = sparkext.asof_join(other, on=("t", "s"), tolerance=tolerance, allow_exact_matches=False)
         out = probe.transform(joined)
         assert bool(pipelines_of(out)) == planned

@@ -1,4 +1,4 @@
-"""Every kind of join through both doors, in one session: what `make check` asks of Spark.
+"""Every join type through both APIs, in one session. `make check` runs these tests for each version of Spark.
 
 Hinted joins are planned by Catalyst; transforms run through `mapInArrow` while the mode is off.
 """
@@ -27,7 +27,7 @@ class Tables(NamedTuple):
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """Facts in Parquet files, with null and repeated keys; items with keys that facts lack; days from the JVM."""
+    """Return facts in Parquet files, with null and repeated keys; items, some with other keys; days from the JVM."""
     folder: Path = tmp_path_factory.mktemp("tables")
     facts = spark.range(200).selectExpr("id", "nullif(id % 9, 4) AS item", "id DIV 2 AS day", "concat('n', id) AS note")
     items = spark.range(12).selectExpr("nullif(id % 10, 7) AS item", "concat('item ', id) AS name")
@@ -40,7 +40,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
 def assert_as_spark(
     spark: SparkSession, door: str, joins: int, ours: Callable[[], DataFrame], own: Callable[[], DataFrame]
 ) -> None:
-    """The door was taken, and names, types, nullability and rows are those of Spark's own join."""
+    """Assert that the API was used, and that names, types, nullability and rows equal those of Spark's own join."""
     with mode(spark, DOORS[door]):
         got = ours()
         if door == "extension":
@@ -83,7 +83,6 @@ def test_a_chain_with_a_range(spark: SparkSession, tables: Tables, door: str) ->
 
 @pytest.mark.parametrize("door", DOORS)
 def test_the_nearest_row(spark: SparkSession, tables: Tables, door: str) -> None:
-    """There is a row for every fifth day."""
     facts, _, days = tables
     assert_as_spark(
         spark,

@@ -1,4 +1,4 @@
-"""A fixed part of `python -m tests.fuzz.chains --through spark`: random chains, held against Spark and DuckDB."""
+"""A fixed part of `python -m tests.fuzz.chains --through spark`: random chains, compared with Spark and DuckDB."""
 
 from __future__ import annotations
 

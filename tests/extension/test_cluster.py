@@ -1,4 +1,4 @@
-"""The extension on a standalone cluster: a master, two workers and a driver, each a process of its own."""
+"""The extension on a standalone cluster: a master, two workers and a driver, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tests.extension.extension_checks import ENCRYPTED, QUICK_START
 
 HERE = Path(__file__).parent
 WORKERS = 2
-CASES = 21  # so that a case that is not collected any more is noticed
+CASES = 21  # so that a case that is no longer collected is noticed
 
 pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("cluster")]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and two workers of one executor.
+    """Start a master and two workers with one executor each.
 
-    Each is a host of its own: Spark starts no copy of a task on the host where the task runs already.
+    Each worker has its own host name: Spark starts no speculative copy of a task on the host that runs the task.
     """
     with running(tmp_path_factory.mktemp("cluster"), WORKERS, 1) as found:
         yield found
@@ -81,7 +81,7 @@ def run_script(name: str, folder: Path, *arguments: str) -> None:
 
 
 def test_doctor_as_a_job(cluster: Cluster, tmp_path: Path) -> None:
-    """It looks at the session of its command line, and at workers of the cluster."""
+    """The doctor checks the session of its command line and the workers of the cluster."""
     job = tmp_path / "check.py"
     job.write_text("from sparkext.cli.doctor import run; raise SystemExit(run())\n")
     options = ["--master", cluster.master, "--jars", str(jar_path()), "--executor-memory", "512m"]

@@ -1,4 +1,4 @@
-"""Probe rows that cross into Python as columns: the rows are Spark's, and the plan says where columns are sent."""
+"""Probe rows that are sent to Python as columns: the rows equal Spark's, and the plan shows where columns are sent."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.extension.extension_checks import assert_like_spark, assert_pipelined
 
 ROWS = 300
 FIRST = 16_384
-"""Rows of a task's first batch; the next one has four times as many."""
+"""Rows in the first batch of a task. The second batch has four times as many."""
 
 NUMBERS = ["k", "flag", "tiny", "short", "i4", "i8", "f4", "f8"]
 
 
 def facts(spark: SparkSession, nulls: str) -> DataFrame:
-    """Every type that is copied as columns, null where `nulls` says so of `id` and the column's number."""
+    """Return every type that is copied as columns. `nulls` is a condition on `id` and the column number `n`."""
     n = F.col("id")
     columns: dict[str, Any] = {
         "k": n % 40,
@@ -69,7 +69,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(autouse=True)
 def from_spark(spark: SparkSession) -> Iterator[None]:
-    """No scan by workers; and batches whose rows end anywhere in a byte of bits."""
+    """Disable the scan by workers. Spark's batches have 37 rows, so that they end within a byte of validity bits."""
     with configured(
         spark,
         spark_sparkext_scan_fused="false",
@@ -90,7 +90,7 @@ def joined(spark: SparkSession, probe: DataFrame, how: str = "left", condition: 
 
 
 def assert_columns(spark: SparkSession, query: Callable[[], DataFrame], joins: int = 1) -> DataFrame:
-    """Prove that columns were sent, and that the rows are Spark's."""
+    """Assert that columns were sent, and that the rows equal Spark's."""
     df = assert_like_spark(spark, query)
     assert_pipelined(df, joins)
     assert "scan=columns from Spark (" in plan_of(df), plan_of(df)
@@ -104,7 +104,7 @@ def assert_rows(spark: SparkSession, query: Callable[[], DataFrame]) -> None:
 
 
 def digest(df: DataFrame) -> DataFrame:
-    """A few numbers that tell the rows, as collecting many takes longer than joining them."""
+    """Return a digest of the rows. Collecting many rows would take longer than joining them."""
     return df.agg(F.count("*"), F.sum(F.xxhash64(*df.columns).cast("decimal(38,0)")))
 
 
@@ -115,7 +115,7 @@ def test_every_type(spark: SparkSession, folder: Path, fmt: str, nulls: str) -> 
     path = str(folder / fmt / nulls)
     df = assert_columns(spark, lambda: joined(spark, spark.read.format(fmt).load(path)))
     assert "scan=columns from Spark (disabled by spark.sparkext.scan.fused)" in plan_of(df)
-    # Keys of another type, in which nulls equal nulls.
+    # A null-safe join on a key of another type.
     key, offheap = {"none": ("s", "false"), "some": ("d38", "true"), "all": ("at", "true")}[nulls]
     with configured(spark, spark_sql_columnVector_offheap_enabled=offheap):
         probe = spark.read.format(fmt).load(path)
@@ -126,12 +126,12 @@ def test_every_type(spark: SparkSession, folder: Path, fmt: str, nulls: str) -> 
 
 @pytest.mark.parametrize(("codec", "nulls"), [("lz4", "all"), ("zstd", "some")])
 def test_nothing_is_compressed_on_its_way(spark: SparkSession, folder: Path, codec: str, nulls: str) -> None:
-    """What Spark compresses of columns that are all null pyarrow does not read; and workers map build sides."""
+    """pyarrow cannot read Spark's compressed columns that are all null, and workers memory-map build sides."""
     path = str(folder / "parquet" / nulls)
     with configured(spark, spark_sql_execution_arrow_compression_codec=codec):
         other = spark.read.parquet(path).hint("pipelined_join")
         assert_columns(spark, lambda: spark.read.parquet(path).join(other, "id"))
-        # As rows, on both sides.
+        # Both sides are sent as rows.
         with configured(spark, spark_sparkext_partitioned="never"):
             both = facts(spark, "true"), facts(spark, "true").hint("pipelined_join")
             assert_rows(spark, lambda: both[0].join(both[1], "id", "full"))
@@ -160,7 +160,7 @@ def test_rows_of_any_width(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_many_texts_of_a_row_are_limited_together(spark: SparkSession, tmp_path: Path) -> None:
-    """Each column of a batch keeps within a limit of its own, and so would a batch of any size."""
+    """The limits of single columns would allow a batch of any size, so all columns together have a limit, too."""
     rows, width, columns = 60, 100_000, 12
     names = [f"s{number}" for number in range(columns)]
     table = pa.table({"k": list(range(rows)), **dict.fromkeys(names, ["x" * width] * rows)})
@@ -267,7 +267,7 @@ def test_failures_of_filters_are_sparks(spark: SparkSession, folder: Path) -> No
 
 
 def test_filters_fail_on_the_rows_of_sparks(spark: SparkSession, folder: Path) -> None:
-    """What is null has failed no test yet, but drops the row; what is not asked for yet does not."""
+    """A null conjunct drops a row before later conjuncts can fail on it; a later false one prevents no failure."""
 
     def some(condition: str) -> DataFrame:
         return joined(spark, spark.read.orc(str(folder / "orc" / "some")).where(condition))

@@ -1,4 +1,4 @@
-"""The workers' parent process: what it has loaded before it forks."""
+"""The parent process of workers imports modules before it forks."""
 
 from __future__ import annotations
 
@@ -55,4 +55,4 @@ def test_workers_are_forked_from_it(spark: SparkSession) -> None:
 
     rows = spark.range(1).mapInArrow(parents_command, "command string, frozen long").collect()
     assert all("sparkext.daemon" in row["command"] for row in rows)
-    assert all(row["frozen"] > 10_000 for row in rows)  # or every task would end with a search of all that is loaded
+    assert all(row["frozen"] > 10_000 for row in rows)  # else every task would end with a collection of all objects

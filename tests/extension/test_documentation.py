@@ -1,7 +1,7 @@
-"""Every Python and SQL example of the README and of the pages runs, those of a page one after the other.
+"""Every Python and SQL example of the README and of the pages runs; those of one page run in sequence.
 
-An example of streams is fed three batches, and has to emit rows. An example with a comment `<!-- not run: why -->`
-before it does not run; a text block with `<!-- output -->` before it is what the example above it prints.
+An example with streams is fed three batches, and has to emit rows. An example after a comment `<!-- not run: why -->`
+does not run. A text block after `<!-- output -->` is the output of the previous example.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ROWS = 20
 
 
 class Block(NamedTuple):
-    """A block of code or text: what a comment before it says, its language, and its lines."""
+    """A block of code or text: the text of the comment before it, its language, and its lines."""
 
     note: str
     language: str
@@ -64,7 +64,7 @@ PAGES = {
 
 @pytest.fixture
 def tables(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
-    """Small tables that examples join, as DataFrames and as views, in a session whose mode is the default."""
+    """Yield small tables for the examples, as DataFrames and as views, in a session with the default mode."""
     mode = spark.conf.get("spark.sparkext.mode")
     spark.conf.set("spark.sparkext.mode", "auto")
     found = {name: spark.range(_ROWS).selectExpr(*columns.split("; ")) for name, columns in _TABLES.items()}
@@ -115,9 +115,9 @@ def _run(block: Block, place: str, names: dict[str, Any]) -> None:
 def _run_on_streams(
     block: Block, place: str, names: dict[str, Any], streams: dict[str, DataFrame], checkpoints: Path
 ) -> dict[str, int]:
-    """Run an example and the queries that it makes of streams; return how many rows each has emitted.
+    """Run an example and its streaming queries; return the number of rows that each has emitted.
 
-    `streams`: those given, which the example may replace for the examples behind it, as by one with a watermark.
+    `streams` are the streams of the page. An example may replace one for later examples, as by one with a watermark.
     """
     spark: SparkSession = names["spark"]
     before = dict(names)
@@ -145,7 +145,7 @@ def _stripped(text: str) -> list[str]:
 
 
 def test_examples_are_found() -> None:
-    """What the pattern would overlook if their form changed."""
+    """The pattern would silently miss examples whose form has changed."""
     pages = {page: [block for block in found if block.language != "text"] for page, found in PAGES.items()}
     assert {"README.md", "docs/quickstart.md", "docs/transforms.md", "docs/extension.md"} <= set(pages)
     assert sum(map(len, pages.values())) >= 18

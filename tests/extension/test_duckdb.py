@@ -1,6 +1,6 @@
 """A second oracle: DuckDB on the same files, for joins that Spark itself only runs as nested loops or subqueries.
 
-Conditions are drawn at random over small domains, so that bounds coincide, intervals are empty and duplicates abound.
+Conditions are random over small domains, so that bounds coincide, intervals are empty, and duplicates are frequent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMPARISONS = ("<", "<=", ">", ">=")
 KINDS = ("INNER", "LEFT", "LEFT SEMI", "LEFT ANTI", "RIGHT")
 PER_KIND = 4
 
-# Not SEMI JOIN: with several inequalities DuckDB 2.0.0 loses rows of it.
+# Not SEMI JOIN: with several inequalities, DuckDB 2.0.0 loses rows of it.
 EXISTS = {"LEFT SEMI": "EXISTS", "LEFT ANTI": "NOT EXISTS"}
 
 
@@ -108,7 +108,7 @@ def test_random_conditions(spark: SparkSession, folder: Path, kind: str) -> None
     hint = f"/*+ PIPELINED_JOIN({'a' if kind == 'RIGHT' else 'b'}) */"
     out = spark.sql(query(f"FROM a {kind} JOIN b ON {{condition}}").replace("SELECT", f"SELECT {hint}"))
     got = Counter(repr(tuple(row)) for row in out.collect())
-    assert len(pipelines_of(out)) > PER_KIND // 2  # Catalyst knows of some that no pair fulfils them
+    assert len(pipelines_of(out)) > PER_KIND // 2  # Catalyst detects some conditions as always false
     if kind in EXISTS:
         duckdbs = query(f"FROM a WHERE {EXISTS[kind]} (SELECT 1 FROM b WHERE {{condition}})")
     else:
@@ -119,7 +119,7 @@ def test_random_conditions(spark: SparkSession, folder: Path, kind: str) -> None
 
 @pytest.mark.parametrize("comparison", COMPARISONS)
 def test_as_of(spark: SparkSession, folder: Path, comparison: str) -> None:
-    """Right values that no other row of the group has: of equal ones every engine takes another."""
+    """Right values are unique within their group: among equal ones, every engine chooses a different row."""
     distinct = "(SELECT * FROM b QUALIFY count(*) OVER (PARTITION BY k, j) = 1)"
     spark_distinct = "(SELECT * FROM (SELECT *, count(*) OVER (PARTITION BY k, j) n FROM b) WHERE n = 1)"
     direction = "backward" if comparison.startswith(">") else "forward"

@@ -1,4 +1,4 @@
-"""The extension where it is not Python that starts Spark: `spark-sql`, `spark-submit` and Spark Connect."""
+"""The extension in sessions that Python does not start: `spark-sql`, `spark-submit` and Spark Connect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUERY = """
 
 
 def said_by(command: list[str], folder: Path) -> str:
-    """Run a program in a folder of its own; return what it wrote to stdout."""
+    """Run a program in a folder of its own, and return its stdout."""
     environment = {key: value for key, value in os.environ.items() if key not in ("SPARK_HOME", "SPARK_REMOTE")}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")]))
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Conditions that fail: on the rows that Spark evaluates, and with Spark's own error."""
+"""Failing conditions: they fail on exactly the rows that Spark evaluates, and with Spark's own error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEAST, MOST = -(2**31), 2**31 - 1
 
 @pytest.fixture(scope="module", autouse=True)
 def _tables(spark: SparkSession) -> Iterator[None]:
-    """Points, and spans of which the last ends where integers do; both with columns at the limits of their types."""
+    """Register points and spans, with columns at the limits of their types. One span ends at the largest integer."""
     frame(
         spark,
         1,
@@ -64,7 +64,7 @@ def _tables(spark: SparkSession) -> Iterator[None]:
 
 
 def outcome(df: DataFrame) -> Counter[str] | tuple[Any, ...]:
-    """The rows, or all that Spark tells of an error: condition, state, parameters, the part of the query."""
+    """Return the rows, or the complete error of Spark: condition, state, parameters and query contexts."""
     try:
         return rows_of(df)
     except PySparkException as error:
@@ -73,7 +73,7 @@ def outcome(df: DataFrame) -> Counter[str] | tuple[Any, ...]:
 
 
 def assert_same_outcome(spark: SparkSession, query: str, *joins: int) -> Counter[str] | tuple[Any, ...]:
-    """Prove that the plan has these pipelines, and that rows or error are those of Spark's own plan; return them."""
+    """Assert that the plan has these pipelines, and that rows or error equal Spark's; return them."""
     ours = spark.sql(query)
     assert pipelines_of(ours) == list(joins), plan_of(ours)
     got = outcome(ours)
@@ -190,7 +190,7 @@ def test_what_is_moved(spark: SparkSession, name: str) -> None:
 
 
 def test_what_is_declined(spark: SparkSession) -> None:
-    """Errors would depend on what is tested before them."""
+    """Their errors would depend on the order in which conditions are evaluated."""
     ranged = "a.x >= b.lo AND a.x <= b.hi"
     neither = "neither an equality nor a comparison between the two sides"
     elsewhere = "a condition that may fail and would be tested on different pairs than in Spark: (CAST("
@@ -206,7 +206,7 @@ def test_what_is_declined(spark: SparkSession) -> None:
     ):
         query = f"SELECT {HINT} a.id, b.id FROM a {kind} JOIN b ON {text}"
         assert_declined(spark.sql(query), reason)
-    # Nothing is null here, and Spark comes to the cast where an index has come to a match.
+    # Nothing is null here, and Spark evaluates the cast for exactly the pairs that an index matches.
     query = f"SELECT {HINT} a.id, b.id FROM a JOIN b ON {ranged} AND CAST(concat(a.name, b.name) AS INT) > 0"
     assert condition(assert_same_outcome(spark, query, 1)) == "CAST_INVALID_INPUT"
 
@@ -220,9 +220,10 @@ FAILURES = {
 
 
 def test_every_error(spark: SparkSession) -> None:
-    """With the values, the function that would not fail, and the part of the query; of a pair, the first one.
+    """Errors contain the values, the hint at a function that does not fail, and the query's fragment.
 
-    One formula has them all, and a row takes one branch: it is compiled once.
+    If both expressions of a row fail, the first error is reported. All are branches of one formula, which is compiled
+    once.
     """
     types = {"t": pa.int8(), "i": pa.int32(), "l": pa.int64(), "x": pa.float64()}
     branches = " ".join(f"WHEN {number} THEN {text} > 0" for number, text in enumerate(FAILURES))
@@ -235,7 +236,7 @@ def test_every_error(spark: SparkSession) -> None:
         assert condition(assert_same_outcome(spark, query, 1)) == older.get(expected, expected)
 
 
-# Every operator for every type: what workers would make of a pair, beside what Spark makes of it.
+# Every operator for every type: the values that workers compute for a pair, compared with Spark's.
 
 EXTREMES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "tinyint": (pa.int8(), [-(2**7), 2**7 - 1, 0, -1, 3, None]),
@@ -262,7 +263,7 @@ FAILED_IN_SPARK = "fails"
 
 
 def resolved(pairs: DataFrame, operation: str) -> Any:
-    """Spark's expression, or None where the type has no such operation."""
+    """Return Spark's expression, or None if the type has no such operation."""
     try:
         return pairs.selectExpr(f"{operation} AS value")._jdf.queryExecution().analyzed().expressions().head().child()
     except AnalysisException:
@@ -270,14 +271,14 @@ def resolved(pairs: DataFrame, operation: str) -> Any:
 
 
 def outcomes_of_spark(pairs: DataFrame, expressions: list[Any]) -> list[list[Any]]:
-    """What Spark makes of each pair: a value (dates as days), None, or `FAILED_IN_SPARK`."""
+    """Return Spark's result for each pair: a value (dates as days), None, or `FAILED_IN_SPARK`."""
     sql = pairs.sparkSession._jvm.org.apache.spark.sql  # type: ignore[union-attr]
     catalyst, columns = sql.catalyst.expressions, sql.classic.ExpressionUtils
-    # What fails is null to `TryEval`, and so is whether it is null.
+    # `TryEval` turns errors into nulls. If `TryEval` of `IsNull` is null as well, the expression failed.
     days = [catalyst.UnixDate(each) if each.dataType().typeName() == "date" else each for each in expressions]
     tried = [part for each in days for part in (catalyst.TryEval(each), catalyst.TryEval(catalyst.IsNull(each)))]
     selected = [Column(columns.column(part)).alias(f"c{number}") for number, part in enumerate(tried)]
-    # Or parts that are the same would be computed before they are tried.
+    # Otherwise, Spark would compute common subexpressions first, outside of `TryEval`.
     with configured(pairs.sparkSession, spark_sql_subexpressionElimination_enabled="false"):
         rows = pairs.select("i", *selected).orderBy("i").drop("i").collect()
     return [
@@ -287,7 +288,7 @@ def outcomes_of_spark(pairs: DataFrame, expressions: list[Any]) -> list[list[Any
 
 
 class Computed:
-    """What a worker computes of the values of two columns, pair by pair, without compiling it."""
+    """Evaluates a worker's formula for the values of two columns, pair by pair, without compiling it."""
 
     def __init__(self, value: Expression, u: pa.Array, v: pa.Array) -> None:
         self._value = value
@@ -315,14 +316,14 @@ class Computed:
         if code.text not in self._holds:
             self._holds[code.text] = code.functions()
         load, holds = self._holds[code.text]
-        # An intrinsic is none of Python's functions.
+        # This function is an LLVM intrinsic, for which Python needs a substitute.
         holds.__globals__["multiply_overflows"] = lambda one, other: not -(1 << 63) <= int(one) * int(other) < 1 << 63
         with np.errstate(all="ignore"):
             return int(holds(load(self._sides[0], row), code.constants, self._sides[1], row))
 
 
 def text_of(value: Any) -> str:
-    """A value as a literal of a formula has it."""
+    """Return a value in the form that literals of a formula have."""
     if isinstance(value, timedelta):
         return str(value // timedelta(microseconds=1))
     return str(value).lower()

@@ -1,4 +1,4 @@
-"""What workers compute of whole columns, beside what Spark computes: every operator, at the limits of every type."""
+"""Columnar expressions of workers, compared with Spark: every operator, at the limits of every type."""
 
 from __future__ import annotations
 
@@ -170,11 +170,11 @@ MORE = [
     *("u LIKE 'a#_b' ESCAPE '#'", "u LIKE '##%' ESCAPE '#'", "u LIKE 'a\\\\b%' ESCAPE '#'", "u NOT LIKE '%b'"),
     *("u LIKE 'a#b' ESCAPE '#'", "contains(u, 'b')", "startswith(u, 'a')", "endswith(u, 'ü')", "u IN ('a', '日本語')"),
 ]
-"""Beside those of `OPERATIONS`; one that a type does not have is left out."""
+"""In addition to `OPERATIONS`. Operations that a type does not have are skipped."""
 
 
 class Operations:
-    """What Spark can make of two columns, u and v, and what it writes for workers of it."""
+    """Operations on two columns u and v that Spark resolves, and the expressions that it writes for workers."""
 
     def __init__(self, spark: SparkSession, pairs: DataFrame, operations: list[str]) -> None:
         jvm = spark._jvm
@@ -195,7 +195,7 @@ class Operations:
             try:
                 analyzed = pairs.selectExpr(f"{operation} AS value")._jdf.queryExecution().analyzed()
             except (AnalysisException, PySparkException):
-                continue  # no operation of this type
+                continue  # the type has no such operation
             made = analyzed.expressions().head().child()
             json_tree = evaluator.of(made, place).toOption()
             if json_tree.isDefined():
@@ -204,14 +204,14 @@ class Operations:
                 self.nodes.append(parse_expression(json.loads(methods.compact(json_tree.get()))))
 
     def truth(self) -> list[tuple[pa.Array, pa.Array]]:
-        """Of each operation the values, null where it fails, and where it does."""
+        """Return for each operation its values, null if it fails, and a mask of the failing rows."""
         sql = self._pairs.sparkSession._jvm.org.apache.spark.sql  # type: ignore[union-attr]
         catalyst, columns = sql.catalyst.expressions, sql.classic.ExpressionUtils
         tried = [
             part for each in self.sparks for part in (catalyst.TryEval(each), catalyst.TryEval(catalyst.IsNull(each)))
         ]
         selected = [SparkColumn(columns.column(part)).alias(f"c{number}") for number, part in enumerate(tried)]
-        # Or parts that are the same would be computed before they are tried.
+        # Otherwise, Spark would compute common subexpressions first, outside of `TryEval`.
         with configured(self._pairs.sparkSession, spark_sql_subexpressionElimination_enabled="false"):
             table = self._pairs.select("i", *selected).orderBy("i").drop("i").toArrow().combine_chunks()
         arrays = [column.chunk(0) for column in table.columns]
@@ -219,7 +219,7 @@ class Operations:
 
 
 def told(array: pa.Array) -> list[Any]:
-    """Values that differ where those of Spark would; times as integers, of which Python has fewer."""
+    """Return values that are equal exactly if Spark's are; times as integers, because Python's range is smaller."""
     if pa.types.is_temporal(array.type):
         array = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
@@ -234,7 +234,7 @@ def assert_computed(node: Expression, rows: RowSet, expected: pa.Array, failed: 
         got = values(node, rows.picked(kept))
     except ExpressionError as error:
         raise AssertionError(f"{name} fails: {failing_values(node, rows, int(kept[error.row]))}") from error
-    # Spark names the session's time zone.
+    # Spark's type contains the session's time zone.
     assert got.type == expected.type or pa.types.is_timestamp(expected.type), name
     wanted, found = told(expected.take(pa.array(kept))), told(got)
     differing = [(int(row), one, other) for row, one, other in zip(kept, found, wanted, strict=True) if one != other]
@@ -276,7 +276,7 @@ OF_TIMES = [
 @pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
 @pytest.mark.parametrize("zone", ["UTC", "Z", "GMT", "Etc/UTC", "+00:00", "Europe/London", "+01:00", "UTC+1"])
 def test_times(spark: SparkSession, zone: str, kind: str) -> None:
-    """Of a time zone that is not UTC, workers know nothing."""
+    """Workers do not evaluate functions that depend on a time zone other than UTC."""
     given = [-(2**52), -1, 0, 1, 86_399_999_999, 86_400_000_000, 2**52, -(2**63), 2**63 - 1, None]
     us, vs = (pa.array(side, pa.timestamp("us", "UTC")) for side in zip(*itertools.product(given, given), strict=True))
     with configured(spark, spark_sql_session_timeZone="UTC"):
@@ -301,7 +301,7 @@ PAIRS = ["u + v", "u - v", "u * v", "u / v", "u < v", "greatest(u, v)", "u % v",
 
 @pytest.mark.parametrize("ansi", [True, False])
 def test_decimals_of_every_two_types(spark: SparkSession, ansi: bool) -> None:
-    """Types of results are capped at 38 digits, and have less room behind the point then."""
+    """Result types are limited to 38 digits, which leaves fewer decimal places."""
     kinds = {"decimal(9,2)": EXTREMES["decimal(9,2)"], **LONG_DECIMALS}
     for one, other in itertools.product(kinds, kinds):
         left, right = ([*kinds[name][1]] for name in (one, other))
@@ -329,9 +329,9 @@ PATTERNS = [f"u LIKE '{pattern}'" for pattern in ("_", "__", "___", "____", "%a"
 
 @pytest.mark.parametrize(("texts", "tail"), [(PATTERNS, b""), (CHARACTERS, b"aaa")], ids=["patterns", "characters"])
 def test_texts_that_are_no_characters(spark: SparkSession, texts: list[str], tail: bytes) -> None:
-    """Bytes from a file may be anything. Python's decoder would count other characters than Java's.
+    """Strings from a file may contain any bytes. Python's decoder would count other characters than Java's.
 
-    Of a last character that is cut off, Spark's substrings have bytes that are not the text's: there is none.
+    For a truncated last character, Spark's substrings read bytes beyond the string. `tail` avoids this case.
     """
     given = pa.array([text + tail for text in MALFORMED], pa.binary())
     pairs = frame(spark, 1, i=range(len(given)), b=given).selectExpr("i", "CAST(b AS STRING) AS u", "'a' AS v")
@@ -368,7 +368,7 @@ SIGMAS = [
 
 
 def test_every_letter(spark: SparkSession) -> None:
-    """Between others, too, as what a letter becomes may depend on them."""
+    """Also between other letters, because mappings may depend on them."""
     codes = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     given = ["".join(map(chr, codes[start : start + 50])) for start in range(0, len(codes), 50)]
     given += [
@@ -385,7 +385,7 @@ def test_every_letter(spark: SparkSession) -> None:
 
 
 def test_letters_of_other_mappings_are_left_to_spark(spark: SparkSession) -> None:
-    """Java has mappings of its own, some languages too, and collations compare letters without them."""
+    """Some languages and Java itself have mappings of their own, and collations compare letters without mappings."""
     locale = spark._jvm.java.util.Locale  # type: ignore[union-attr]
     frame_of = ["upper(u)", "lower(v)", "upper(u COLLATE UTF8_LCASE)", "trim(u COLLATE UNICODE_CI)"]
     pairs = frame(spark, 1, i=[1], u=["a"], v=["b"])
@@ -411,7 +411,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("text", FAILURES)
 def test_errors_are_those_that_spark_makes_of_the_values(spark: SparkSession, text: str) -> None:
-    """What `failing_values` tells, JSON keeps, and Catalyst's expression is evaluated on."""
+    """Values from `failing_values` survive JSON, and Catalyst's expression for the error is evaluated with them."""
     jvm = spark._jvm
     assert jvm is not None
     big = Decimal("9" * 38).scaleb(-3, Context(60))

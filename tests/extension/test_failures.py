@@ -1,4 +1,4 @@
-"""What goes wrong around a pipelined join: the error or the fallback that users see, and what is left behind."""
+"""Failures around a pipelined join: the error or fallback that users get, and that no files or threads remain."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PYTHON = "spark.sparkext.python"
 
 
 def joined(spark: SparkSession, probe: DataFrame | None = None, build: DataFrame | None = None) -> DataFrame:
-    """A hinted join of `probe.k` with `build.dk`, either of them small tables if not given."""
+    """Return a hinted join of `probe.k` with `build.dk`; both default to small tables."""
     probe = probe if probe is not None else spark.range(20).selectExpr("id", "id % 5 AS k")
     build = build if build is not None else spark.range(4).selectExpr("id AS dk", "concat('d', id) AS name")
     return probe.join(build.hint("pipelined_join"), F.col("k") == F.col("dk"))
@@ -63,7 +63,7 @@ def wait_until(holds: Callable[[], object], what: str) -> None:
 
 
 def build_files(spark: SparkSession) -> set[str]:
-    """What lies in the driver's folder for build sides."""
+    """Return the names of the files in the driver's folder of build sides."""
     return {
         file.name
         for folder in Path(spark.sparkContext._temp_dir).parent.glob("sparkext-*")
@@ -72,7 +72,7 @@ def build_files(spark: SparkSession) -> set[str]:
 
 
 def assert_freed(spark: SparkSession, before: set[str]) -> None:
-    """No build side's thread runs, and once plans are collected no file is left that was not there before."""
+    """Assert that no publishing thread runs, and that no new file remains once plans are garbage-collected."""
     jvm = spark.sparkContext._jvm
     threads = getattr(getattr(jvm.org.apache.spark.sql.sparkext, "BuildSidePublisher$"), "MODULE$").threads()
     wait_until(lambda: threads.getActiveCount() == 0, "all build threads have ended")
@@ -145,7 +145,7 @@ def test_files_are_freed_with_the_plan(spark: SparkSession) -> None:
 
 
 def sleeping(started: Path) -> Callable[..., F.Column]:
-    """A slow function, which tells when it is first called."""
+    """Return a slow function that creates the file `started` when it is first called."""
 
     @F.udf("bigint", useArrow=False)
     def function(value: int) -> int:
@@ -157,7 +157,7 @@ def sleeping(started: Path) -> Callable[..., F.Column]:
 
 
 def test_no_report_of_a_task_that_is_cut_short_stays(spark: SparkSession) -> None:
-    """Its worker may write one after the task in the JVM has looked for it, and be killed while it does."""
+    """The worker may write a report after its task in the JVM has looked for it, and be killed while it writes."""
     [folder] = spark.sparkContext.parallelize([0], 1).map(lambda _: local_folder()).collect()
     large = spark.range(0, 1_000_000, 1, 2).selectExpr("id", "id % 5 AS k")
     for _ in range(5):
@@ -212,7 +212,7 @@ def test_a_failing_function_on_the_probe_side(spark: SparkSession) -> None:
 
 
 def test_a_killed_worker(spark: SparkSession, tmp_path: Path) -> None:
-    """Without retries: an error, no hang."""
+    """Without retries, the query fails instead of hanging."""
     frame = joined(
         spark, probe=spark.range(20).select(killing(tmp_path / "killed", tmp_path / "again")("id").alias("k"))
     )
@@ -224,7 +224,7 @@ def test_a_killed_worker(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def killing(killed: Path, again: Path) -> Callable[..., F.Column]:
-    """A function that kills all other workers when it is first called, and tells if its task is a second attempt."""
+    """Return a function that kills all other workers at its first call, and records whether its task is a retry."""
 
     def others() -> list[int]:
         found = []
@@ -261,14 +261,14 @@ def killing(killed: Path, again: Path) -> Callable[..., F.Column]:
 
 
 def script(path: Path, *lines: str) -> Path:
-    """A program of the shell's."""
+    """Write an executable shell script."""
     path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     path.chmod(0o755)
     return path
 
 
 def worker_python(spark: SparkSession) -> Any:
-    """Return the object of the JVM that asks Pythons."""
+    """Return the JVM object that queries Python interpreters."""
     return getattr(getattr(spark.sparkContext._jvm.org.apache.spark.sql.sparkext, "WorkerPython$"), "MODULE$")
 
 
@@ -293,7 +293,7 @@ def test_a_python_without_packages(spark: SparkSession, tmp_path: Path, options:
 
 def test_a_python_that_cannot_cache_kernels(spark: SparkSession, tmp_path: Path) -> None:
     environment = read_only_install(tmp_path)
-    (Path(environment["TMPDIR"]) / f"sparkext-{os.geteuid()}").touch()  # in the way of the private folder
+    (Path(environment["TMPDIR"]) / f"sparkext-{os.geteuid()}").touch()  # a file blocks the path of the private folder
     exports = [f"export {name}='{environment[name]}'" for name in ("HOME", "TMPDIR", "PYTHONPATH")]
     command = shlex.join(restricted_python())
     python = script(tmp_path / "python", *exports, 'cd "$TMPDIR"', "unset NUMBA_CACHE_DIR", f'exec {command} "$@"')
@@ -304,7 +304,7 @@ def test_a_python_that_cannot_cache_kernels(spark: SparkSession, tmp_path: Path)
 
 
 def test_a_session_cannot_name_the_python(spark: SparkSession) -> None:
-    """The driver starts it, whoever owns the session."""
+    """The driver starts this Python, regardless of the session's user."""
     with pytest.raises(AnalysisException) as refused:
         spark.conf.set(PYTHON, "/nonexistent/python")
     assert refused.value.getCondition().startswith("CANNOT_MODIFY") and PYTHON in str(refused.value)
@@ -314,7 +314,10 @@ def test_a_session_cannot_name_the_python(spark: SparkSession) -> None:
 
 
 def test_the_python_of_a_session_is_for_its_functions(spark: SparkSession) -> None:
-    """Spark starts that one for functions; a pipeline's is the one that was asked, whatever the session sets."""
+    """Functions use the Python of the session.
+
+    Pipelines use the Python that was checked, regardless of session settings.
+    """
     function = F.udf(lambda value: value, "long")
     for named in ("/nonexistent/python", None, "/nonexistent/other"):
         settings = {} if named is None else {"spark_sql_execution_pyspark_python": named}
@@ -343,7 +346,7 @@ def test_a_python_that_does_not_end(spark: SparkSession, tmp_path: Path, lines: 
     told = worker_python(spark).ask(str(python), 500)
     process = int(started.read_text())
     if "setsid" in lines[0]:
-        os.kill(process, signal.SIGKILL)  # it has left the family of what was started: nobody waits for it
+        os.kill(process, signal.SIGKILL)  # detached from its parent, so that nobody waits for it
     assert told.isLeft() and str(told.left().get()).startswith(f"{python} {problem}")
     wait_until(lambda: not Path(f"/proc/{process}").exists(), "what it has started is gone")
 
@@ -363,8 +366,8 @@ def test_a_python_that_hangs_is_not_waited_for_by_every_plan(spark: SparkSession
 
 
 def test_an_environment_that_is_not_activated(tmp_path: Path) -> None:
-    """`/path/to/venv/bin/python job.py`: functions run as without the extension, in the `python3` of the path."""
-    # It finds packages that were copied there, and not this one, to which a link leads.
+    """With `/path/to/venv/bin/python job.py`, functions run in the path's `python3`, as without the extension."""
+    # That `python3` finds the packages that were copied there, but not this one, which is installed by a link.
     path = f'PYTHONPATH="$PYTHONPATH:{sysconfig.get_path("platlib")}"'
     script(tmp_path / "python3", f'{path} WHICH_PYTHON=another exec "{sys.executable}" -S "$@"')
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "PYTHONPATH"))}
@@ -382,14 +385,14 @@ def test_an_environment_that_is_not_activated(tmp_path: Path) -> None:
 
 
 def test_a_worker_of_another_version() -> None:
-    """The driver's Python was of the jar's version when the join was planned; an executor's need not be."""
+    """Planning checked that the driver's Python matches the jar's version. An executor may have another version."""
     with pytest.raises(EnvironmentProblemError, match=r"of sparkext 0\.0\.1, this worker .* has "):
         work_order.make(json.dumps({"package": "0.0.1"}))
 
 
 @pytest.fixture
 def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As before the first session."""
+    """Simulate the state before the first session."""
     monkeypatch.setattr(jvm, "running_conf", lambda key: None)
     monkeypatch.setattr(jvm, "current", lambda: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
@@ -412,7 +415,7 @@ def test_configure_keeps_what_is_set() -> None:
 
 @pytest.mark.usefixtures("no_jvm")
 def test_configure_keeps_what_the_command_line_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is of the JVM that PySpark starts: jars of the command line are the only ones that it loads."""
+    """PySpark starts its JVM with this command line, and only jars on the command line are loaded."""
     line = "--conf spark.sql.extensions=org.example.Other --conf=spark.python.daemon.module=theirs {} pyspark-shell"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format("--driver-memory 2g"))
     options = builder_options(sparkext.configure(SparkSession.Builder()))
@@ -434,7 +437,7 @@ def test_configure_keeps_what_the_command_line_sets(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("no_jvm")
 def test_configure_keeps_what_a_file_of_the_command_line_sets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Spark reads it in place of `spark-defaults.conf`, or after it."""
+    """Spark reads this file instead of `spark-defaults.conf`, or after it."""
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_text("spark.jars default.jar\nspark.python.daemon.module theirs\n")
     own = tmp_path / "own.conf"

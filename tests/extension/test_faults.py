@@ -1,5 +1,7 @@
-"""What Spark does around a join that is seldom: tables that say how they are parted, streams, partitions that a join
-rules out, rows that come in another order when they are computed again."""
+"""Rare situations around a join: tables with declared partitioning, streams, pruned partitions, recomputed rows.
+
+Recomputed rows may have another order.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,12 @@ HERE = Path(__file__).parent
 HINT = "/*+ PIPELINED_JOIN(dims) */"
 
 
-# --- rows that are computed again ---
+# --- recomputed rows ---
 
 
 @pytest.mark.parametrize("side", ["rows", "columns", "fused"])
 def test_rows_come_in_any_order(spark: SparkSession, tmp_path: Path, side: str) -> None:
-    """The order follows the free memory: where it decides where rows go, Spark has to compute all of them again."""
+    """The order depends on free memory. If rows are distributed by their order, Spark has to recompute all of them."""
     probe = spark.range(0, 4000, 1, 2).selectExpr("id AS k", "id % 7 AS v")
     if side != "rows":
         probe.write.parquet(str(tmp_path / "probe"))
@@ -55,7 +57,7 @@ def test_rows_come_in_any_order(spark: SparkSession, tmp_path: Path, side: str) 
     assert Counter(orders[0]) == Counter(orders[1])
 
 
-# --- partitions that a join rules out ---
+# --- partition pruning ---
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +93,7 @@ WITHOUT_BROADCASTS = {
 @pytest.mark.parametrize("name", PRUNED)
 @pytest.mark.usefixtures("parted")
 def test_partitions_that_the_build_side_rules_out(spark: SparkSession, name: str, reused: bool) -> None:
-    """Where Spark has a filter for them, it reads; else workers read no row of a partition without a match."""
+    """If Spark has a dynamic filter for partitions, Spark reads. Otherwise workers skip partitions without a match."""
     with configured(spark, **({} if reused else WITHOUT_BROADCASTS)):
         out = assert_like_spark(spark, lambda: spark.sql(PRUNED[name]))
     assert pipelines_of(out) == [1]
@@ -104,12 +106,12 @@ def test_partitions_that_the_build_side_rules_out(spark: SparkSession, name: str
         assert (told["rowGroups"], told["probeRows"]) == (6, 300)
 
 
-# --- tables that say how they are parted ---
+# --- tables with declared partitioning ---
 
 
 @pytest.fixture(scope="module")
 def keyed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tables of a source whose partitions hold the rows of one key each, compiled here."""
+    """Register tables of a source, compiled here, whose partitions each hold the rows of one key."""
     folder = tmp_path_factory.mktemp("keyed")
     (folder / "classes").mkdir()
     jars = Path(pyspark.__file__).parent / "jars"
@@ -141,8 +143,8 @@ def keyed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 OURS = "SELECT /*+ PIPELINED_JOIN(b) */ * FROM keyed_a JOIN keyed_b b ON {}"
 ROWS = "SELECT /*+ PIPELINED_JOIN(b) */ * FROM keyed_a JOIN (SELECT id AS bk, id * 2 AS bv FROM range(4)) b ON {}"
-# With Spark's own joins and the shuffles that each plan has. What is read of a build side that is such a table may not
-# depend on the join above it. Before 4.2, Spark asks for sources of this kind in all leaves below.
+# Spark's own joins, with the number of shuffles in each plan. The partitions that are read from a build side of this
+# source may not depend on the join above it. Before 4.2, Spark requires sources of this kind in all leaves below.
 SHUFFLES = 2 if pyspark.__version__ < "4.2" else 0
 KEYED = {
     "on the key": (OURS.format("ak = bk"), 0, 0),
@@ -171,7 +173,7 @@ KEYED = {
 @pytest.mark.parametrize("clustered", [False, True])
 @pytest.mark.usefixtures("keyed")
 def test_joins_by_storage(spark: SparkSession, clustered: bool) -> None:
-    """Spark's own joins of such tables need no shuffle, nor with a pipeline below them, unless it has more of these."""
+    """Storage-partitioned joins need no shuffle, even with a pipeline below, unless that reads other such tables."""
     bucketing = "spark_sql_sources_v2_bucketing_"
     settings = {
         f"{bucketing}enabled": "true",
@@ -195,7 +197,7 @@ def test_joins_by_storage(spark: SparkSession, clustered: bool) -> None:
 
 
 def streamed(stream: DataFrame, into: str, between: Callable[[], None]) -> tuple[Counter[str], str]:
-    """The rows of two batches, of which the second begins after `between`; and the plan of the last."""
+    """Return the rows of two batches and the plan of the last; the second batch begins after `between` returns."""
     query = stream.writeStream.format("memory").queryName(into).start()
     try:
         query.processAllAvailable()
@@ -208,7 +210,7 @@ def streamed(stream: DataFrame, into: str, between: Callable[[], None]) -> tuple
 
 
 def test_a_static_join_within_a_stream(spark: SparkSession, tmp_path: Path) -> None:
-    """It is a pipeline in every batch, and reads files that were replaced between two of them anew, as Spark does."""
+    """The join is a pipeline in every batch. Files replaced between two batches are read again, as in Spark."""
     files = {n: spark.range(6).selectExpr("id AS k", f"concat('{n} ', id) AS s") for n in ("one", "two")}
     for name, frame in files.items():
         frame.coalesce(1).write.parquet(str(tmp_path / name))
@@ -256,7 +258,7 @@ def test_two_streams(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_full_disks(tmp_path: Path) -> None:
-    """What has no room on the disks of driver and executors is joined by Spark, and the session goes on."""
+    """Spark joins build sides that do not fit on the disks of driver and executors, and the session continues."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(disk)]

@@ -1,6 +1,6 @@
-"""`input_file_name()` and its like, and `_metadata`: above joins by Spark's own joins, below them columns like others.
+"""`input_file_name()` and the like, and `_metadata`: allowed below pipelined joins; above joins, Spark's own must run.
 
-Spark allows these functions where one side of a join is files and the other is not.
+Spark allows these functions if exactly one side of a join reads files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAME = "regexp_extract(input_file_name(), '[^/]*$', 0)"
 
 @pytest.fixture(scope="module", autouse=True)
 def _tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Files of 10 rows each, so small that a task reads several of them."""
+    """Write files of 10 rows each, so small that a task reads several of them."""
     folder = tmp_path_factory.mktemp("files")
     for number in range(FILES):
         rows = range(10 * number, 10 * number + 10)
@@ -72,7 +72,7 @@ def test_above_a_join_it_is_sparks_own(spark: SparkSession, case: str) -> None:
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_all_joins_below_are_sparks_own(spark: SparkSession, adaptive: bool) -> None:
-    """Also where adaptive execution plans them anew; and none beside, nor in a subquery."""
+    """Also after adaptive re-planning. Joins in another branch of the union and in a subquery stay pipelined."""
     counted = "(SELECT dk, count(*) AS n FROM d GROUP BY dk)"
     below = f"SELECT {HINT} k, n, {NAME} AS f FROM t JOIN {counted} d ON k = dk JOIN e ON j = ek"
     beside = f"SELECT {HINT} dk, n, '' AS f FROM {counted} d JOIN e ON dk = ek"
@@ -105,7 +105,7 @@ def test_below_a_join_it_is_a_column_like_others(spark: SparkSession, case: str)
 
 
 def test_an_as_of_join(spark: SparkSession) -> None:
-    """It is taken over before Spark's optimizer sees it, and so declined before."""
+    """An as-of join is replaced before Spark's optimizer sees it, so that it has to be declined earlier as well."""
     left, right = spark.table("t"), spark.table("d").hint("pipelined_join")
 
     def joined(probe: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Partial aggregates that workers compute, above joins and above scans, held against Spark's own."""
+"""Partial aggregates that workers compute, above joins and above scans, compared with Spark's own."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def _forced(spark: SparkSession) -> Iterator[None]:
 
 
 def grouped(df: DataFrame) -> int:
-    """How many partial aggregates of a plan workers compute."""
+    """Return the number of partial aggregates in a plan that workers compute."""
     return len(re.findall(r"Pipelined(?:Join|Aggregate) \[.* groups=", plan_of(df)))
 
 
 def check(spark: SparkSession, query: str, groups: int = 1, whole: bool = True) -> None:
-    """Workers compute so many aggregates of a query, in parts or `whole`; rows are those of Spark's own plan."""
+    """Assert that workers compute `groups` partial aggregates, with Spark's rows; also in `whole` mode, if set."""
     assert grouped(spark.sql(query)) == groups, plan_of(spark.sql(query))
     parts = outcome(spark, query)
     with configured(spark, spark_sparkext_debug_groups="whole"):
@@ -110,15 +110,15 @@ def test_group_columns_of_every_type(spark: SparkSession, keys: list[str]) -> No
 @pytest.mark.parametrize("by", ["", "GROUP BY k", "GROUP BY many"])
 def test_functions_of_every_type(spark: SparkSession, name: str, by: str) -> None:
     families = FAMILIES.get(name, ("any",))
-    # Of equal zeros of two tasks either may be the least.
+    # Between 0.0 and -0.0 from two tasks, either may be the minimum.
     value = f"({name} + 0D)" if name == "x" else name
     calls = [call.format(value) for family in families for call in CALLS[family] if "DISTINCT" not in call]
-    # Spark takes the mean of few digits as that of floats, which only Spark turns back.
+    # Spark averages decimals of few digits as doubles, which only Spark converts back.
     check(spark, f"SELECT {', '.join(calls)}, count(*) FROM facts {by}", whole=name not in ("m", "m9"))
 
 
 def test_an_extreme_is_the_first_of_equal_zeros(spark: SparkSession, tmp_path: Path) -> None:
-    """The rows of one task have an order; of each group the first zero is -0.0 or 0.0."""
+    """Within one task, rows have an order: the first zero of each group, -0.0 or 0.0, is its minimum."""
     spark.table("facts").orderBy("id").coalesce(1).write.parquet(f"{tmp_path}/facts")
     spark.read.parquet(f"{tmp_path}/facts").createOrReplaceTempView("ordered_facts")
     calls = "min(x), max(-x), min(x * f), max(x * f)"
@@ -131,7 +131,7 @@ def test_an_extreme_is_the_first_of_equal_zeros(spark: SparkSession, tmp_path: P
 
 @pytest.mark.parametrize("name", ["i32", "f", "i64"])
 def test_moments(spark: SparkSession, name: str) -> None:
-    """They depend on the order of rows in their last digits."""
+    """The last digits of moments depend on the order of rows."""
     calls = ", ".join(call.format(name) for call in CALLS["moments"])
     query = f"SELECT coalesce(k, -1) AS g, {calls} FROM facts GROUP BY k ORDER BY g"
     df = spark.sql(query)
@@ -210,7 +210,7 @@ def test_expanded_rows_that_fail(spark: SparkSession, ansi: str, failing: str) -
 
 
 def test_expanded_rows_over_a_build_side_that_does_not_fit(spark: SparkSession) -> None:
-    """Spark's own joins run, and rows are expanded above them, also where they are in known partitions."""
+    """Spark's own joins run, and rows are expanded above them, even if they are already partitioned by the key."""
     facts = "(SELECT /*+ REPARTITION(3, k) */ * FROM facts)"
     for query in (
         f"SELECT k, b, sum(w) FROM {facts} JOIN names ON k = dk GROUP BY ROLLUP (k, b)",
@@ -240,7 +240,7 @@ CHOICES = ["first({0})", "last({0})", "first({0}, true)", "last({0}, true)", "an
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_rows_chosen_of_groups(spark: SparkSession, name: str) -> None:
-    """Where one task has all rows, Spark's are the first and the last, too."""
+    """If one task has all rows, Spark's first and last rows are the same ones."""
     calls = ", ".join(call.format(name) for call in CHOICES)
     check(spark, f"SELECT {calls} FROM facts WHERE id < 1000")
 
@@ -273,7 +273,7 @@ def test_keys_that_collide(spark: SparkSession) -> None:
     ],
 )
 def test_overflows(spark: SparkSession, call: str, ansi: str) -> None:
-    """Null where Spark has null, and Spark's own error where it has one."""
+    """Both give null, or both give Spark's own error."""
     query = f"SELECT k, {call} FROM facts GROUP BY k"
     with configured(spark, spark_sql_ansi_enabled=ansi):
         assert grouped(spark.sql(query)) == 1
@@ -303,7 +303,6 @@ def test_what_spark_computes_itself(spark: SparkSession, query: str) -> None:
 
 
 def test_a_build_side_that_does_not_fit(spark: SparkSession) -> None:
-    """Spark's own joins run, and Spark's own partial aggregate of their rows."""
     joined = "facts a JOIN facts b ON a.id = b.id WHERE a.i32 > b.k"
     query = f"SELECT a.k, min(b.t), sum(a.m15 * b.m9) FROM {joined} GROUP BY a.k"
     with configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes="2k"):
@@ -318,7 +317,7 @@ def test_a_build_side_that_does_not_fit(spark: SparkSession) -> None:
 
 
 def test_groups_of_partitions_that_need_no_shuffle(spark: SparkSession) -> None:
-    """The probe side is in the partitions of its groups, and stays there."""
+    """The probe side is already partitioned by the grouping key, and is not shuffled."""
     query = (
         "SELECT k, count(*), sum(w) FROM (SELECT /*+ REPARTITION(3, k) */ * FROM facts) JOIN names ON k = dk GROUP BY k"
     )
@@ -339,7 +338,7 @@ def test_a_filter_that_may_fail(spark: SparkSession, condition: str) -> None:
 
 
 def test_a_part_of_a_filter_that_is_null_keeps_the_next_from_failing(spark: SparkSession) -> None:
-    """As in the code that Spark makes of a filter; its AND looks at both."""
+    """Code that Spark generates for a filter skips the second conjunct after a null; its AND would evaluate both."""
     rows = "(SELECT name, w, double(i32) AS v FROM facts JOIN names ON k = dk)"
     part = "nullif(w + v - v, 4) > 2 AND v / (w - 4) > 1"
     check(spark, f"SELECT name, count(*) FROM {rows} WHERE {part} GROUP BY name")

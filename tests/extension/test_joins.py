@@ -1,4 +1,4 @@
-"""Joins planned by the extension against Spark's own: kinds, key types, conditions, chains, and random tables."""
+"""Joins planned by the extension against Spark's own: join types, key types, conditions, chains, and random tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WIDE = Context(prec=38)
 
 
 def frame(spark: SparkSession, parts: int = 2, **columns: Any) -> DataFrame:
-    """A DataFrame of these columns, in so many partitions."""
+    """Return a DataFrame of these columns in `parts` partitions."""
     return spark.createDataFrame(pa.table(columns)).repartition(parts)
 
 
@@ -149,7 +149,7 @@ def test_payload_of_every_kind(spark: SparkSession) -> None:
     ],
 )
 def test_payload_of_types_that_arrow_spells_otherwise(spark: SparkSession, value: str) -> None:
-    """It has one type for the strings of all collations, one for all intervals of days, one for all times."""
+    """Arrow has one type each for the strings of all collations, all day-time intervals, and all times of day."""
     if "TIME'" in value and spark.version < "4.1":
         pytest.skip("times of day are new in 4.1")
     with configured(spark, spark_sql_timeType_enabled="true"):
@@ -210,7 +210,7 @@ def test_conditions_beside_the_keys(
             out = assert_like_spark(spark, lambda: spark.sql(query))
             if name == "not covered":
                 assert_declined(out, "a condition beside the keys")
-            elif name != "null literal":  # which Spark folds away, and with it perhaps the join
+            elif name != "null literal":  # Spark folds it away, perhaps together with the join
                 assert_pipelined(out, 1)
 
 
@@ -240,7 +240,7 @@ def test_conditions_on_every_type(spark: SparkSession, name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_chains(spark: SparkSession, seed: int) -> None:
-    """Up to four joins of random kinds over random tables, with filters, renamings and projections in between."""
+    """Up to four joins of random types over random tables, with filters, renamings and projections in between."""
     rng = random.Random(seed)
     facts = _random_table(spark, rng, "f", 60)
     dims = [_random_table(spark, rng, f"d{number}_", rng.choice([1, 8, 30])) for number in range(4)]
@@ -258,7 +258,7 @@ def test_random_chains(spark: SparkSession, seed: int) -> None:
                 out = out.withColumnRenamed("fa", "renamed").withColumnRenamed("renamed", "fa").drop("fnone")
         return out
 
-    # Spark may move a join below another table's shuffle, which parts the chain.
+    # Spark may move a join below another table's shuffle, which splits the chain.
     assert sum(pipelines_of(query())) == 4
     out = assert_like_spark(spark, query)
     assert_pipelined(out, *pipelines_of(out))
@@ -273,7 +273,7 @@ def test_an_empty_side(spark: SparkSession, left: DataFrame, right: DataFrame, k
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_full_joins_amid_others(spark: SparkSession, adaptive: bool) -> None:
-    """A full join begins a pipeline: joins above it are stages of the same, what lies below it is not."""
+    """A full join begins a pipeline: joins above it are stages of the same pipeline, joins below it are not."""
     rng = random.Random(7)
     facts = _random_table(spark, rng, "f", 150).cache()
     first, second, third = (_random_table(spark, rng, name, 40).hint("pipelined_join") for name in "abc")
@@ -298,7 +298,7 @@ def test_full_joins_amid_others(spark: SparkSession, adaptive: bool) -> None:
             lambda: facts.join(first, facts.fa == first.aa).join(second, F.col("fb") == F.col("bb"), "full"),
         )
         assert_pipelined(below, 1, 1)
-        # What a side of the full join lacks is null only above it.
+        # Columns that a full join fills with nulls are null only above it.
         computed = assert_like_spark(
             spark,
             lambda: facts.join(first, facts.fa == first.aa, "full").join(
@@ -310,7 +310,7 @@ def test_full_joins_amid_others(spark: SparkSession, adaptive: bool) -> None:
 
 @pytest.mark.parametrize("rows", [1, 30])
 def test_what_is_known_of_a_probe_side_is_not_known_of_its_full_join(spark: SparkSession, rows: int) -> None:
-    """Adaptive execution drops limits, orders and DISTINCT where it believes that there is one row at most."""
+    """Adaptive execution drops limits, sorts and DISTINCT if it infers that there is at most one row."""
     probe = frame(spark, 2, k=pa.array(range(rows), pa.int64()), v=["p"] * rows).repartition(3)
     build = spark.range(100).selectExpr("id % 50 AS rk", "id AS w").hint("pipelined_join")
 
@@ -340,7 +340,7 @@ def test_computed_keys_of_other_types(spark: SparkSession, kind: str) -> None:
 
 
 def test_a_full_join_of_grouped_sides_keeps_its_own_parts(spark: SparkSession) -> None:
-    """Both sides lie by key already, in parts that adaptive execution coalesces: the join has its own."""
+    """Both sides are already partitioned by the key, and adaptive execution coalesces those partitions separately."""
     rng = random.Random(11)
     facts, other = _random_table(spark, rng, "f", 300), _random_table(spark, rng, "a", 200)
     with configured(spark, spark_sql_adaptive_advisoryPartitionSizeInBytes="1m", spark_sql_shuffle_partitions=7):
@@ -407,7 +407,7 @@ def test_what_is_declined(spark: SparkSession, left: DataFrame, right: DataFrame
 
 @pytest.mark.parametrize("value", ["array()", "map()", "array(map())"])
 def test_payload_of_nothing_does_not_travel(spark: SparkSession, left: DataFrame, value: str) -> None:
-    """Elements that are null and cannot be: pyarrow has no such type."""
+    """The element type is null and NOT NULL, which pyarrow cannot represent."""
     other = spark.range(3).selectExpr("id AS q", f"{value} AS nothing")
     out = assert_like_spark(spark, lambda: left.join(other.hint("pipelined_join"), left.k == other.q, "left"))
     assert_declined(out, "column nothing of type ")
@@ -423,7 +423,10 @@ def test_payload_that_does_not_travel(spark: SparkSession, left: DataFrame) -> N
 
 
 def test_another_order_and_a_reduced_build_side_give_the_same_rows(spark: SparkSession) -> None:
-    """A fan-out, a dimension of what fanned out, and one of the probe side, which drops most and so runs first."""
+    """A chain of a fan-out, a dimension of the fanned-out rows, and a selective dimension of the probe side.
+
+    Measured order runs the selective dimension first, because it drops most rows.
+    """
     facts = frame(spark, 1, k=range(3000), d=[number % 100 for number in range(3000)])
     sales = frame(spark, 1, sk=[number % 3000 for number in range(9000)], buyer=[number % 7 for number in range(9000)])
     few, buyers = frame(spark, 1, dk=[0, 1, 2, 3]), frame(spark, 1, b=[3], name=["three"])
@@ -450,7 +453,7 @@ def test_another_order_and_a_reduced_build_side_give_the_same_rows(spark: SparkS
 
 @pytest.mark.parametrize("scale", [0, 7, 38])
 def test_decimals_of_every_size_come_out(spark: SparkSession, tmp_path: Path, scale: int) -> None:
-    """Those that Spark keeps as numbers, and those that it keeps as objects; negative ones, too, and at the edges."""
+    """Decimals that Spark stores as longs and as objects, negative and positive, at and around the limits of both."""
     edges = [0, 1, 10**18 - 1, 10**18, 10**18 + 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1, 2**64, 10**38 - 1]
     values = [None, *(Decimal(sign * edge).scaleb(-scale, WIDE) for edge in edges for sign in (1, -1))]
     table = pa.table({"k": range(len(values)), "d": pa.array(values, pa.decimal128(38, scale))})

@@ -1,4 +1,4 @@
-"""Options of a session: unreadable ones fail no query, and those that affect other sessions are the application's."""
+"""Options of a session: unreadable values fail no query; the application sets options that affect all sessions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _tables(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def logged(spark: SparkSession) -> Iterator[Any]:
-    """Yield a writer with what planning logs."""
+    """Yield a writer that receives the log messages of planning."""
     logging: Any = spark._jvm.org.apache.logging.log4j
     name = "org.apache.spark.sql.sparkext.Guarded"
     writer = spark._jvm.java.io.StringWriter()
@@ -63,7 +63,7 @@ def settings(spark: SparkSession) -> Any:
     return spark._jvm.org.apache.spark.sql.sparkext.Settings(spark._jsparkSession.sessionState().conf())
 
 
-# --- what cannot be read ---
+# --- unreadable values ---
 
 
 def test_values_are_read_in_any_case(spark: SparkSession) -> None:
@@ -90,7 +90,7 @@ def test_an_unreadable_mode_is_off(spark: SparkSession) -> None:
         assert set(declined(assert_like_spark(spark, near))) == {reason}
         assert spark.sql("SELECT k, count(*) FROM a GROUP BY k").count() == 7
         joined = spark.table("a").transform(pipelined_join(spark.table("b"), "k"))
-        assert joined.count() == 50 and pipelines_of(joined) == []  # through mapInArrow, as when it is off
+        assert joined.count() == 50 and pipelines_of(joined) == []  # through mapInArrow, as in mode off
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_other_unreadable_values_are_replaced(
 
 
 def test_unreadable_values_fail_no_query(spark: SparkSession) -> None:
-    """Workers get what can be read; reasons end with the problems that may have led to them."""
+    """Workers receive the readable values; reasons for declining end with the problems that may have caused them."""
     wrong = {
         "spark_sparkext_morsel_maxRows": 10,
         "spark_sparkext_morsel_minRows": 20,
@@ -155,11 +155,11 @@ def test_problems_are_logged_once(spark: SparkSession) -> None:
     assert "spark.sparkext.quite.else: unknown key, available: spark.sparkext.mode, " in lines[2]
 
 
-# --- what belongs to the application ---
+# --- options of the application ---
 
 
 def test_sessions_do_not_set_what_affects_others(spark: SparkSession) -> None:
-    """A user of SQL could empty the cache of indexes that all sessions share, or let a task ignore memory."""
+    """Otherwise, SQL users could empty the index cache that all sessions share, or let a task ignore memory limits."""
     other = spark.newSession()
     keys = {"spark.sparkext.indexCache.maxBytes": "0", "spark.sparkext.debug.delivery": "materialize"}
     for key, value in keys.items():
@@ -175,11 +175,11 @@ def test_sessions_do_not_set_what_affects_others(spark: SparkSession) -> None:
             assert settings(other).forWorkers().apply("spark.sparkext.indexCache.maxBytes") == "8g"
 
 
-# --- beside engines that replace Spark's operators ---
+# --- together with engines that replace Spark's operators ---
 
 
 def test_auto_leaves_unhinted_joins_to_a_columnar_engine(spark: SparkSession) -> None:
-    """The session has the real name of Comet's plugin, and not the plugin."""
+    """The session names Comet's real plugin class, without loading it."""
     takes_all = configured(
         spark, spark_sparkext_mode="auto", spark_sql_autoBroadcastJoinThreshold=-1, spark_sql_adaptive_enabled="false"
     )
@@ -189,7 +189,7 @@ def test_auto_leaves_unhinted_joins_to_a_columnar_engine(spark: SparkSession) ->
             with configured(spark, spark_sql_adaptive_enabled=adaptive):
                 out = assert_like_spark(spark, lambda: spark.sql(PLAIN))
                 assert declined(out) == [BESIDE_COMET]
-                assert "Pipelined" not in plan_of(out)  # Comet would not replace what is above a note
+                assert "Pipelined" not in plan_of(out)  # Comet would not replace operators above a note
         assert_pipelined(assert_like_spark(spark, lambda: spark.sql(HINTED)), 1)
         assert_pipelined(assert_like_spark(spark, lambda: spark.sql(grouped)), 1)
         left, right = spark.table("a"), spark.table("b")

@@ -1,4 +1,4 @@
-"""Build sides that workers make by pipelines of their own: chains, and aggregates that they finish, like Spark's."""
+"""Derived build sides ("own pipelines" in the code): workers run chains and complete aggregates like Spark."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _forced(spark: SparkSession) -> Iterator[None]:
 
 
 def made(df: DataFrame) -> int:
-    """How many build sides of a plan are made by pipelines of their own."""
+    """Return the number of derived build sides in a plan."""
     return plan_of(df).count(" (pipelined)")
 
 
@@ -140,7 +140,7 @@ def test_left_to_spark(spark: SparkSession, name: str) -> None:
 
 
 def test_what_does_not_fit(spark: SparkSession) -> None:
-    query = CHAINS["groups of a chain"][0].replace("count(name)", "count(concat(name, 'x'))")  # no index is there yet
+    query = CHAINS["groups of a chain"][0].replace("count(name)", "count(concat(name, 'x'))")  # no index cached yet
     with configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes=100):
         df = assert_like_spark(spark, lambda: spark.sql(query))
         assert "the build side does not fit" in " ".join(sparkext.declined(df)), sparkext.declined(df)
@@ -156,7 +156,7 @@ def test_the_same_rows_are_made_once(spark: SparkSession) -> None:
     assert [task.indexes[0]["reused"] for task in report.tasks] == [True] * len(report.tasks)
     told = "150 into inner orders.customer = customers.ck, 150 into rows: 150 rows in "
     assert told in str(report)
-    assert not report.notes  # what the build side is made by is no pipeline of its own
+    assert not report.notes  # the deriving pipeline is not reported as a second one
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def test_the_same_rows_are_made_once(spark: SparkSession) -> None:
         "SELECT ok, sum(number + 9223372036854775800) AS q FROM orders GROUP BY ok",
         "SELECT ok, 1 div (count(*) - 1) AS q FROM orders WHERE number < 1 GROUP BY ok",
         "SELECT ok, sum(CAST(9e37 AS DECIMAL(38, 0)) + number) AS q FROM orders WHERE ok < 50 GROUP BY ok",
-        # Of one row, the mean would have more digits than there is room for: another error, if its group comes first.
+        # The mean of a single row overflows: a different error, if that row's group comes first.
         "SELECT ok, avg(CAST(9e37 AS DECIMAL(38, 0)) + number) AS q FROM orders WHERE ok < 50 GROUP BY ok",
     ],
 )
 def test_what_fails_fails_as_in_spark(spark: SparkSession, build: str) -> None:
-    """Spark's own error, whichever of the two makes the build side."""
+    """The error is Spark's own, whether workers or Spark derive the build side."""
 
     def failure() -> str:
         with pytest.raises(PySparkException) as caught:

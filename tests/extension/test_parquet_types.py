@@ -1,7 +1,7 @@
-"""Every type of a Parquet file against every type that a query gives it: read as Spark reads it, or left to Spark.
+"""Every stored Parquet type against every declared type: workers read it as Spark does, or leave it to Spark.
 
-Each table has a column for each case. What workers read is read at once, and has the rows of Spark; each of the others
-is left to Spark with its reason, whose rows or whose error come out.
+Each table has a column per case. The columns that workers read are queried together, and give Spark's rows. Each other
+column is left to Spark with its reason, and gives Spark's rows or Spark's error.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ NTZ = {"spark_sql_parquet_inferTimestampNTZ_enabled": "false"}
 
 @dataclass(frozen=True)
 class Case:
-    """A column of a file, the type that the query takes it for, and why Spark reads it: read by workers if None.
+    """A stored column, the type that the query declares for it, and the reason why Spark reads it.
 
-    `fails`: Spark refuses, too.
+    `left` is None if workers read the column. `fails` means that Spark fails to read it, too.
     """
 
     stored: Any
@@ -173,7 +173,7 @@ INT96 = {
         settings={"spark_sql_parquet_int96RebaseModeInRead": "LEGACY"},
     ),
 }
-"""The same table as integers, and as what Impala wrote."""
+"""Further variants of the Arrow table: decimals stored as integers, and timestamps as Impala writes them."""
 
 BINARY = [b"\x01", b"\xff\xff", None]
 PARQUET: dict[str, Case] = {
@@ -195,7 +195,7 @@ PARQUET: dict[str, Case] = {
     ),
     "utf8": Case(("optional binary {} (UTF8)", [b"a", b"not \xff text", None]), "string"),
 }
-"""What Parquet's own writer writes beside."""
+"""Columns that only Parquet's own writer can write."""
 
 TABLES = {"arrow": ARROW, "integers": INTEGERS, "int96": INT96, "parquet": PARQUET}
 LEFT = [(table, name) for table, cases in TABLES.items() for name, case in cases.items() if case.left is not None]
@@ -236,14 +236,14 @@ def write_parquet(spark: SparkSession, path: Path) -> None:
 
 
 def query(spark: SparkSession, folder: Path, table: str, names: Sequence[str]) -> DataFrame:
-    """The rows of these columns, as the cases declare them."""
+    """Return the rows of these columns with the types that the cases declare."""
     schema = ", ".join(["k int", *(f"`{name}` {TABLES[table][name].declared}" for name in names)])
     rows = spark.read.schema(schema).parquet(str(folder / f"{table}.parquet"))
     return rows.join(spark.range(ROWS).hint("pipelined_join"), rows.k == F.col("id"), "left")
 
 
 def by_settings(table: str, names: Sequence[str]) -> Iterator[tuple[Mapping[str, str], list[str]]]:
-    """These columns, those together that are read with the same settings."""
+    """Group these columns by the settings that they are read with."""
     known = [TABLES[table][name].settings for name in names]
     for settings in (one for number, one in enumerate(known) if one not in known[:number]):
         yield settings, [name for name in names if TABLES[table][name].settings == settings]
@@ -252,7 +252,7 @@ def by_settings(table: str, names: Sequence[str]) -> Iterator[tuple[Mapping[str,
 @pytest.mark.parametrize("vectorized", [True, False])
 @pytest.mark.parametrize("table", TABLES)
 def test_workers_read_what_spark_reads(spark: SparkSession, folder: Path, table: str, vectorized: bool) -> None:
-    """Whichever of its readers."""
+    """With and without Spark's vectorized reader."""
     read = [name for name, case in TABLES[table].items() if case.left is None]
     for settings, names in by_settings(table, read):
         with configured(spark, spark_sql_parquet_enableVectorizedReader=str(vectorized).lower(), **settings):
@@ -284,7 +284,10 @@ def test_what_is_left_to_spark_has_its_rows(spark: SparkSession, folder: Path, t
 
 @pytest.mark.parametrize("table", TABLES)
 def test_scan_parquet_has_the_same_rules(spark: SparkSession, folder: Path, table: str) -> None:
-    """Written once more in Python, for where no planner looks at footers. Settings aside, which are refused before."""
+    """`scan_parquet` has these rules in Python, because no planner reads footers for it.
+
+    Cases with settings are left out: `scan_parquet` rejects the settings first.
+    """
     path = folder / f"{table}.parquet"
     calendars = Calendars(datetime=True, int96=True)
     for name, case in TABLES[table].items():
@@ -302,7 +305,7 @@ LEGACY = ("org.apache.spark.legacyDateTime", "org.apache.spark.legacyINT96")
 
 @pytest.mark.parametrize("setting", ["CORRECTED", "LEGACY", "EXCEPTION"])
 def test_scan_parquet_has_sparks_calendars(spark: SparkSession, setting: str) -> None:
-    """Of whichever version of Spark has written a file, and of files that none has."""
+    """For files of each version of Spark, and for files that Spark has not written."""
     jvm: Any = spark._jvm
     sparks = jvm.org.apache.spark.sql.execution.datasources.DataSourceUtils
     calendars = Calendars(datetime=setting == "CORRECTED", int96=setting == "CORRECTED")
@@ -324,7 +327,7 @@ def test_scan_parquet_has_sparks_calendars(spark: SparkSession, setting: str) ->
 
 
 def test_values_that_a_type_does_not_hold(spark: SparkSession, tmp_path: Path) -> None:
-    """Milliseconds that are too many microseconds: the file cannot be read, by either."""
+    """Milliseconds that overflow as microseconds: both readers fail."""
     cases = {"k": pa.array([0], pa.int32()), "milliseconds": pa.array([1 << 62], pa.timestamp("ms"))}
     pq.write_table(pa.table(cases), tmp_path / "arrow.parquet")
     out = query(spark, tmp_path, "arrow", ["milliseconds"])
@@ -335,7 +338,7 @@ def test_values_that_a_type_does_not_hold(spark: SparkSession, tmp_path: Path) -
 
 
 def failure(df: DataFrame) -> str:
-    """The condition of the error that a query ends with, or if it has none, the exception in the JVM."""
+    """Return the error condition of a failing query, or the JVM exception's class if there is no condition."""
     with pytest.raises((PySparkException, Py4JJavaError)) as told:
         df.collect()
     return re.findall(r"\[[A-Z_]{4,}[A-Z_.]*\]|\b[\w.]+Exception\b", str(told.value))[0]

@@ -1,4 +1,7 @@
-"""Joins of which both sides come to slots by their keys: they give what Spark's own give, and show how they ran."""
+"""Joins that partition both sides by their keys: they give the rows of Spark's own joins, and report how they ran.
+
+A partition is a `slot` in the code, and a bucket of keys a `line`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ _MATRIX = re.compile(r"partitioned=units of a matrix of joins? ([\d, ]+)")
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """`l` and `r` in files of several splits, with one hot key and keys of one side; `empty`; and small `s`, `t`."""
+    """Return the session with these views: `l` and `r` in files, `empty`, and small `s` and `t`.
+
+    `l` and `r` have several splits, one hot key, and keys that only one of them has.
+    """
     write_joined_tables(spark, tmp_path_factory.mktemp("partitioned"))
     spark.sql("SELECT * FROM l WHERE a < 0").createOrReplaceTempView("empty")
     spark.range(50).selectExpr("id AS sk", "id % 7 AS c").createOrReplaceTempView("s")
@@ -52,7 +58,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def exchanges_of(df: DataFrame) -> list[tuple[int, str]]:
-    """Of each partitioned pipeline of the plan, top down: how many lines, and which of its joins are partitioned."""
+    """Return the number of buckets and the partitioned joins of each partitioned pipeline in the plan, top down."""
     return [(int(lines), joins.strip()) for lines, joins in _EXCHANGE.findall(plan_of(df))]
 
 
@@ -61,7 +67,7 @@ def joined(spark: SparkSession, kind: str, condition: str = "k = rk", left: str 
 
 
 def assert_partitioned(spark: SparkSession, query: Callable[[], DataFrame], *joins: str) -> DataFrame:
-    """Prove that these joins of the pipelines, top down, are partitioned, and that the rows are Spark's."""
+    """Assert that these joins of the pipelines, top down, are partitioned, and that the rows equal Spark's."""
     out = assert_like_spark(spark, query)
     assert [told for _, told in exchanges_of(out)] == list(joins), plan_of(out)
     assert metrics_of(out)["slots"] >= 1
@@ -86,7 +92,7 @@ def test_every_kind(tables: SparkSession, kind: str, adaptive: bool) -> None:
     [("empty", "r"), ("l", "(SELECT * FROM r WHERE b < 0)"), ("empty", "(SELECT * FROM r WHERE b < 0)")],
 )
 def test_sides_without_rows(tables: SparkSession, kind: str, left: str, right: str) -> None:
-    with configured(tables, spark_sql_adaptive_enabled="false"):  # which would know that nothing comes
+    with configured(tables, spark_sql_adaptive_enabled="false"):  # adaptive execution would detect the empty side
         assert_partitioned(tables, lambda: joined(tables, kind, left=left, right=right), "1")
 
 
@@ -105,14 +111,14 @@ def test_sides_without_rows(tables: SparkSession, kind: str, left: str, right: s
     ids=lambda settings: "=".join(*settings.items()),
 )
 def test_hostile_settings(tables: SparkSession, kind: str, settings: dict[str, str]) -> None:
-    """All keys in one line, a row at a time, one line, more lines than rows, no memory, and rows from the JVM."""
+    """All keys in one bucket, one-row morsels, one bucket, more buckets than rows, little memory, rows from the JVM."""
     rows = "(SELECT * FROM l WHERE a < 300)" if "maxRows" in str(settings) else "l"
     with configured(tables, **settings):
         assert_partitioned(tables, lambda: joined(tables, kind, left=rows), "1")
 
 
 def test_nested_columns(tables: SparkSession, tmp_path: Path) -> None:
-    """Files may say that their texts have 64-bit offsets, at any depth; Spark declares none."""
+    """Strings in files may have 64-bit offsets at any nesting depth; Spark declares 32-bit ones."""
     n, text = 300, pa.large_string()
     columns = {
         "k": pa.array(range(n), pa.int64()),
@@ -143,7 +149,7 @@ def test_few_rows_make_one_slot_without_asking_the_foreman(tables: SparkSession)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lines_anywhere(tables: SparkSession, kind: str) -> None:
-    """Slots of lines are drawn at random, and many lines are split."""
+    """Buckets are assigned to random partitions, and many buckets are split."""
     with configured(tables, spark_sparkext_debug_slots="random"):
         for _ in range(3):
             out = assert_partitioned(tables, lambda: joined(tables, kind), "1")
@@ -151,7 +157,7 @@ def test_lines_anywhere(tables: SparkSession, kind: str) -> None:
 
 
 def assert_in_a_matrix(spark: SparkSession, query: Callable[[], DataFrame], joins: str = "1") -> DataFrame:
-    """Prove that units of a matrix run these joins, and that the rows are Spark's."""
+    """Assert that units of a join matrix run these joins, and that the rows equal Spark's."""
     out = assert_like_spark(spark, query)
     assert [told.strip() for told in _MATRIX.findall(plan_of(out))] == [joins], plan_of(out)
     assert metrics_of(out)["slots"] >= 1
@@ -177,7 +183,7 @@ def test_joins_without_an_equality(tables: SparkSession, kind: str, condition: s
 
 
 def test_a_matrix_has_units_for_all_cores(tables: SparkSession) -> None:
-    """By default; the report says how both sides were divided."""
+    """By default. The report gives the number of parts of both sides."""
     out = assert_in_a_matrix(tables, lambda: tables.sql(f"SELECT {HINT} count(*), sum(a * b) FROM l JOIN r ON a > b"))
     told = report(out).slots
     assert told is not None and told.cut is not None, told
@@ -186,7 +192,7 @@ def test_a_matrix_has_units_for_all_cores(tables: SparkSession) -> None:
 
 
 def test_only_inner_joins_divide_their_build_sides(tables: SparkSession) -> None:
-    """What nothing matches, one unit alone has to find."""
+    """In other join types, a single unit has to see all build rows to find that a probe row has no match."""
     with configured(tables, spark_sparkext_debug_slots="random"):
         cuts = set()
         for kind, times in (("inner", 12), ("left", 4)):
@@ -206,7 +212,10 @@ def test_full_joins_of_nothing(tables: SparkSession, left: str, right: str, slot
 
 
 def test_full_joins_without_an_equality_have_owners(tables: SparkSession) -> None:
-    """They tell which rows of parts of the build side match nothing; small joins behind them ride along."""
+    """An additional task (owner) finds the unmatched rows of each part of the build side.
+
+    Joins with small build sides above the full join run in the same pipeline.
+    """
     two = """SELECT /*+ PIPELINED_JOIN(r, u) */ count(*), count(a), count(b), sum(a), sum(b), sum(c)
         FROM (SELECT * FROM l WHERE a % 8 = 3) FULL JOIN r ON a % 60 > b + 30 AND (a + b) % 3 = 1
         LEFT JOIN (SELECT * FROM s WHERE sk < 5) u ON b < c"""
@@ -230,7 +239,7 @@ def test_full_joins_without_an_equality_have_owners(tables: SparkSession) -> Non
 @pytest.mark.parametrize("kind", ["full", "right"])
 @pytest.mark.parametrize("key", ["k = rk", "k <=> rk"])
 def test_conditions_of_full_joins(tables: SparkSession, kind: str, key: str, way: str) -> None:
-    """Of one side, of both as Spark tests them, and compiled; a row whose pairs all fail has no match."""
+    """One-sided conditions, conditions that Spark evaluates, compiled ones; a row whose pairs all fail is unmatched."""
     with configured(tables, spark_sparkext_partitioned=way):
         for condition in ("a % 3 > 0", "b % 5 <> 2", "a % 60 <> b", "(a + b) % 3 = 1 AND a > 9", "a % 60 > b"):
             both = f"{key} AND {condition}"
@@ -244,7 +253,7 @@ def test_conditions_of_full_joins(tables: SparkSession, kind: str, key: str, way
 
 
 def test_chains_of_joins_without_an_equality(tables: SparkSession) -> None:
-    """They share a matrix; joins of small sides ride along, and a key has an exchange of its own."""
+    """They share a join matrix, also with joins of small build sides. A join with a key has an exchange of its own."""
     two = """SELECT /*+ PIPELINED_JOIN(r, u) */ count(*), sum(a), sum(b), sum(c) FROM l
         JOIN r ON a % 60 > b AND a % 60 < b + 3 JOIN (SELECT * FROM s WHERE sk < 5) u ON a % 11 < c"""
     with configured(tables, spark_sparkext_debug_slots="random"):
@@ -282,7 +291,7 @@ def test_an_existence_join(tables: SparkSession) -> None:
 
 
 def test_a_hot_line_is_split(tables: SparkSession) -> None:
-    """One key has most of the pairs: its probe rows go to several slots, with all of its build rows in each."""
+    """Most pairs have one key: its probe rows are spread over several partitions, each with all of its build rows."""
     many = "SELECT 7L AS rk, id AS b FROM range(3000) UNION ALL SELECT id, id FROM range(5000)"
     tables.sql(many).createOrReplaceTempView("many")
     sums = f"SELECT {HINT} count(*), sum(a), sum(b) FROM l JOIN many r ON k = rk"
@@ -297,7 +306,7 @@ def test_a_hot_line_is_split(tables: SparkSession) -> None:
 
 
 def test_slots_are_planned_by_what_they_took_before(tables: SparkSession) -> None:
-    """What Spark makes of the rows counts: a condition over texts takes many times as long as the join."""
+    """Loads include the work on the joined rows: a string condition costs many times as much as the join itself."""
     many = "SELECT 7L AS rk, id AS b FROM range(3000) UNION ALL SELECT id, id FROM range(5000)"
     tables.sql(many).createOrReplaceTempView("many")
     condition = "concat(a, '-', b, '-', a, '-', b) LIKE '%1-%2-%'"
@@ -323,7 +332,10 @@ def test_slots_are_planned_by_what_they_took_before(tables: SparkSession) -> Non
 @pytest.mark.parametrize("key", ["k = rk", "k <=> rk"])
 @pytest.mark.parametrize("lines", [1, 4])
 def test_a_hot_line_of_a_full_join_is_split(tables: SparkSession, key: str, lines: int) -> None:
-    """Build rows that no part of it matches come out once: with other keys of the hot line, and all of one line."""
+    """Build rows that no part of a split bucket matches are emitted exactly once.
+
+    With four buckets, the hot bucket has other keys as well; with one, it has all keys.
+    """
     many = "SELECT 7L AS rk, id AS b FROM range(8000) UNION ALL SELECT nullif(id, 70), id FROM range(5000)"
     tables.sql(many).createOrReplaceTempView("many")
     with configured(tables, spark_sql_shuffle_partitions=str(lines)):
@@ -360,7 +372,7 @@ def test_groups_of_the_key_are_not_shuffled(tables: SparkSession, rows: str, ada
 
 
 def test_what_is_above_groups_of_the_key(tables: SparkSession) -> None:
-    """One input with more columns is not shuffled; two are, as they are not alike."""
+    """One input with further grouping columns is not shuffled. Two inputs are, because their partitionings differ."""
     groups = f"SELECT {HINT} k, x, count(*) AS n FROM l JOIN r ON k = rk GROUP BY k, x"
     window = f"SELECT *, sum(n) OVER (PARTITION BY k ORDER BY x) FROM ({groups})"
     assert not SHUFFLE.search(plan_of(assert_partitioned(tables, lambda: tables.sql(window), "1")))
@@ -382,13 +394,13 @@ def test_what_is_above_groups_of_the_key(tables: SparkSession) -> None:
     ],
 )
 def test_groups_that_are_shuffled(tables: SparkSession, rows: str) -> None:
-    """Rows without a key are in any slot, and so are those of other columns."""
+    """Rows with a null key may be in any partition, and grouping by another column needs a shuffle."""
     query = f"SELECT g, count(*) FROM (SELECT {HINT} {rows}) GROUP BY g"
     assert SHUFFLE.search(plan_of(assert_like_spark(tables, lambda: tables.sql(query))))
 
 
 def test_groups_of_the_key_that_fall_back(tables: SparkSession) -> None:
-    """Spark's own joins promise what the pipeline has promised."""
+    """After the fallback, Spark's own joins have the output partitioning that the pipeline promised."""
     query = """SELECT /*+ PIPELINED_JOIN(r, 'partitioned=always'), PIPELINED_JOIN(s, 'partitioned=never') */
         k, count(*), sum(c) FROM l JOIN r ON k = rk JOIN s ON b = sk GROUP BY k"""
     with configured(tables, spark_sparkext_partitioned="auto", spark_sparkext_buildSide_maxBytes="200"):
@@ -423,7 +435,7 @@ def test_a_full_join_that_is_not_partitioned_below_one_that_is(tables: SparkSess
 
 
 def test_groups_of_the_key_that_are_cached(tables: SparkSession) -> None:
-    """A copy of a cached table has columns of its own, which are not those that its rows lie by."""
+    """A copy of a cached table has new column ids, which differ from those of its partitioning."""
 
     def counted(groups: DataFrame) -> DataFrame:
         one, other = groups.alias("one"), groups.alias("other")
@@ -442,7 +454,7 @@ def test_groups_of_the_key_that_are_cached(tables: SparkSession) -> None:
 @pytest.mark.parametrize("kind", ["", "LEFT", "LEFT ANTI"])
 @pytest.mark.parametrize("key", ["k = {}", "k <=> {}", "coalesce(k, 130) = {}"])
 def test_joins_on_the_key_of_a_full_one(tables: SparkSession, kind: str, key: str) -> None:
-    """What a full join adds has nulls for a key, which rows of other slots may match."""
+    """A full join adds rows with null keys, which rows in other partitions may match."""
     nulls = "(SELECT nullif(tk, 120) AS tk, d FROM t)"
     query = f"""SELECT /*+ PIPELINED_JOIN(r, u) */ *
         FROM l FULL JOIN r ON {key.format("rk")} {kind} JOIN {nulls} u ON {key.format("tk")}"""
@@ -451,7 +463,7 @@ def test_joins_on_the_key_of_a_full_one(tables: SparkSession, kind: str, key: st
 
 
 def test_joins_on_other_keys_follow(tables: SparkSession) -> None:
-    """What the first one gives goes straight to the next slots."""
+    """The output of the first join is sent directly to the partitions of the next."""
     query = """SELECT /*+ PIPELINED_JOIN(r, t, s) */ x, y, d, c
         FROM l JOIN r ON k = rk JOIN t ON a = tk LEFT JOIN s ON b = sk"""
     out = assert_partitioned(tables, lambda: tables.sql(query), "1", "1", "1")
@@ -460,7 +472,7 @@ def test_joins_on_other_keys_follow(tables: SparkSession) -> None:
 
 
 def test_small_build_sides_ride_along(tables: SparkSession) -> None:
-    """Only the one that is too large is partitioned, wherever it is in the chain."""
+    """Only the build side that is too large is partitioned, at any position of the chain."""
     limit = "SELECT /*+ PIPELINED_JOIN(r, t), PIPELINED_JOIN(s) */ x, y, d, c"
     with configured(
         tables, spark_sparkext_partitioned="auto", spark_sparkext_buildSide_maxBytes="10k", spark_sparkext_mode="hint"
@@ -528,7 +540,7 @@ def test_two_partitioned_joins_in_one_query(tables: SparkSession) -> None:
 
 
 def test_a_plan_runs_twice(tables: SparkSession) -> None:
-    """What was sent is still there."""
+    """The second run reads the map outputs of the first."""
     out = joined(tables, "")
     assert rows_of(out) == rows_of(out)
 
@@ -540,7 +552,7 @@ def test_an_error_of_a_condition_is_sparks(tables: SparkSession) -> None:
 
 
 def shuffle_files(spark: SparkSession) -> set[Path]:
-    """The map outputs that there are."""
+    """Return the map output files."""
     return {path for folder in local_folders(spark) for path in folder.rglob("shuffle_*.data")}
 
 
@@ -550,7 +562,7 @@ def local_folders(spark: SparkSession) -> list[Path]:
 
 
 def test_map_outputs_are_this_users_alone(tables: SparkSession) -> None:
-    """They are files of Spark's shuffle, which Spark writes as the umask lets it."""
+    """They are shuffle files, for which Spark itself would follow the umask."""
     before, umask = shuffle_files(tables), os.umask(0)
     try:
         out = joined(tables, "")
@@ -579,7 +591,7 @@ def test_files_go_with_the_query(tables: SparkSession) -> None:
 
 
 def leftovers(spark: SparkSession) -> list[Path]:
-    """What tells workers where to write, and what they have begun to write."""
+    """Return the files that give workers the paths to write to, and unfinished map outputs."""
     found = [(*folder.rglob("*.target"), *folder.rglob("shuffle_*.data.*")) for folder in local_folders(spark)]
     return [path for paths in found for path in paths]
 

@@ -1,4 +1,4 @@
-"""Planning never fails a query: faults in every part of it, trees that are deep or wide, and wordings."""
+"""Planning never fails a query: injected faults in each part, deep trees, long lists, and the wording of reasons."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_existence_join_that_is_declined(spark: SparkSession, query: str, nam
 
 @contextmanager
 def fault(spark: SparkSession, part: str, thrown: str, message: str = "injected") -> Iterator[None]:
-    """Let a part of planning throw wherever it begins."""
+    """Make a part of planning throw whenever it begins."""
     jvm: Any = spark._jvm
     guarded = jvm.org.apache.spark.sql.sparkext.Guarded
     guarded.inject(part, reduce(getattr, thrown.split("."), jvm)(message))
@@ -106,7 +106,7 @@ def test_a_fault_leaves_joins_to_spark(spark: SparkSession, part: str, thrown: s
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("part", ["asof", "nearness", "join"])
 def test_a_fault_leaves_as_of_joins_to_spark(spark: SparkSession, part: str, adaptive: str) -> None:
-    """Also where the join has been taken over already: what it was is had back, amid what else the query does."""
+    """Even after the as-of join has been replaced: the original join is restored within the rest of the query."""
 
     def query() -> DataFrame:
         left, right = spark.table("a"), spark.table("b").groupBy("mj").agg(F.max("ms").alias("ms"))
@@ -196,7 +196,7 @@ def test_bad_hints_and_what_nobody_survives_are_errors_still(spark: SparkSession
 
 
 def chained(count: int, connect: Callable[[Column, Column], Column]) -> Column:
-    """So many comparisons, each connected with all before it: a tree as deep."""
+    """Return `count` comparisons connected to a tree that is as deep."""
     return reduce(connect, [F.col("j") != F.lit(1000 + number) for number in range(count)])
 
 
@@ -210,7 +210,7 @@ CONNECTED: dict[str, Callable[[Column, Column], Column]] = {
 
 @pytest.mark.parametrize("name", CONNECTED)
 def test_deep_conditions(spark: SparkSession, name: str) -> None:
-    """As deep as Spark itself bears, in the condition of a join, above it and below it."""
+    """Conditions as deep as Spark itself supports: in a join, above it and below it."""
     left, right = spark.table("a"), spark.table("b")
     deep, key = chained(40 if name == "sum" else 120, CONNECTED[name]), F.col("k") == F.col("mk")
     with configured(spark, spark_sparkext_debug_force="true", spark_sql_codegen_wholeStage="false"):
@@ -220,12 +220,12 @@ def test_deep_conditions(spark: SparkSession, name: str) -> None:
             lambda: left.join(right, key).filter(deep & (F.col("mj") > 3)).select("k", "ms"),
         ):
             out = assert_like_spark(spark, query)
-            # A formula may be too large, where it is not too deep.
+            # The formula may be too large without being too deep.
             assert sum(pipelines_of(out)) + len(sparkext.declined(out)) == 1, plan_of(out)
 
 
 def test_a_case_of_many_branches(spark: SparkSession) -> None:
-    """More than a stack is deep, if each were the alternative of the one before."""
+    """More branches than a stack has frames, if each branch were nested in the previous one."""
     branches = " ".join(f"WHEN {number} THEN {number % 7}" for number in range(5000))
     queries = {
         f"SELECT {HINT} k, ms FROM a JOIN b ON k = mk WHERE CASE j {branches} END = 3": True,
@@ -243,7 +243,7 @@ def test_a_case_of_many_branches(spark: SparkSession) -> None:
 
 
 def test_sixty_joins_of_files(spark: SparkSession, tmp_path: Path) -> None:
-    """Each is asked about with all that are below it: minutes, were sizes found anew each time."""
+    """Each join is planned with all joins below it. Estimating all sizes again each time would cost minutes."""
     spark.range(50).write.parquet(f"{tmp_path}/ids")
     spark.read.parquet(f"{tmp_path}/ids").createOrReplaceTempView("ids")
     joins = [f"JOIN ids AS t{number} ON t{number - 1}.id = t{number}.id" for number in range(1, 61)]
@@ -265,7 +265,7 @@ def listed(count: int, quote: str = "", suffix: str = "") -> str:
 
 
 def test_long_lists(spark: SparkSession) -> None:
-    """Longer than a stack is deep: of columns that are read, of values that only Spark computes, and of formulas."""
+    """Lists longer than a stack is deep: of read columns, of values that only Spark computes, in compiled formulas."""
     queries = {
         f"SELECT {HINT} k, ms FROM a JOIN b ON k = mk WHERE k IN ({listed(4000)})": "filter and of more than 200 parts",
         f"SELECT {HINT} k, ms FROM a JOIN b ON k = mk WHERE initcap(s) IN ({listed(4000, QUOTE)})": "Spark (a filter",
@@ -302,7 +302,7 @@ VALUES = {
 
 @pytest.mark.parametrize("place", ["LEFT JOIN b ON r = mj AND", "JOIN b ON r = mj WHERE"], ids=["condition", "filter"])
 def test_what_is_in_a_list(spark: SparkSession, place: str, tmp_path: Path) -> None:
-    """Of every type, with nulls in it and without, as a condition of a join and as a filter of files."""
+    """Values of every type, with and without nulls, in a join condition and in a filter of files."""
     queries = []
     for number, (name, values) in enumerate(VALUES.items()):
         cast = [f"CAST({value} AS {name})" for value in values]
@@ -311,7 +311,7 @@ def test_what_is_in_a_list(spark: SparkSession, place: str, tmp_path: Path) -> N
         spark.read.parquet(f"{tmp_path}/{number}").createOrReplaceTempView(f"v{number}")
         for test in (f"v IN ({', '.join(cast[1:])})", f"v NOT IN ({', '.join(cast[1:-1])})"):
             queries.append(f"SELECT {HINT} {number} AS n, r, string(v) AS v, ms FROM v{number} {place} {test}")
-    # Spark makes sets of lists of more values than this.
+    # Spark turns longer lists into sets.
     with configured(spark, spark_sql_optimizer_inSetConversionThreshold=10 if "LEFT" in place else 1):
         out = assert_like_spark(spark, sql(spark, " UNION ALL ".join(queries)))
         assert_pipelined(out, *[1] * len(queries))

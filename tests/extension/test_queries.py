@@ -1,4 +1,4 @@
-"""A fixed part of `python -m tests.fuzz`: random queries, all that can be a pipeline is one, held against Spark."""
+"""A fixed part of `python -m tests.fuzz`: random queries whose eligible joins are pipelined, compared with Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
     tally = hunt.tally
     assert not hunt.found, "\n\n".join(hunt.found)
     assert tally.queries == QUERIES
-    # A run that plans little, or asks what means nothing, would prove nothing.
+    # A run with few pipelines, or with many meaningless queries, would prove nothing.
     assert tally.meaningless < 0.1 * QUERIES and tally.empty < 0.7 * QUERIES, tally
     assert tally.with_pipelines > 0.75 * tally.with_joins > 0.35 * QUERIES and tally.share_pipelined > 0.75, tally
     assert sum(tally.grouped.values()) > 0.2 * QUERIES, tally

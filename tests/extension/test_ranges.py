@@ -1,4 +1,4 @@
-"""Range joins planned by the extension against Spark's nested loops: shapes, kinds, types, chains, scans, modes."""
+"""Range joins planned by the extension against Spark's nested loops: shapes, join types, chains, scans, modes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_every_shape_and_kind(spark: SparkSession, name: str, kind: str) -> None
 @pytest.mark.parametrize("name", ["one inequality", "one from above"])
 @pytest.mark.parametrize("budget", [1, 100_000])
 def test_a_full_join_whose_matches_overlap(spark: SparkSession, name: str, budget: int, partitioned: str) -> None:
-    """Rows of one key match some of the same build rows, and not all: the first of a list, or its last."""
+    """Probe rows of one key match overlapping subsets of the same build rows: a prefix or a suffix of a list."""
     for key in ("points.k = spans.k", "points.k <=> spans.k"):
         query = f"SELECT {HINT} * FROM points FULL JOIN spans ON {key} AND {CONDITIONS[name]}"
         with configured(spark, spark_sparkext_morsel_maxRows=budget, spark_sparkext_partitioned=partitioned):
@@ -141,7 +141,7 @@ def test_in_a_chain_with_equalities(spark: SparkSession) -> None:
 
 
 def test_a_narrower_column_of_an_outer_join(spark: SparkSession) -> None:
-    """Workers widen it, so that nothing has to be computed of rows that may be missing."""
+    """Workers widen the column; a computed expression over rows that may be missing would be declined."""
     query = """SELECT /*+ PIPELINED_JOIN(a, spans) */ points.id, a.third, spans.start FROM points
         LEFT JOIN spans a ON points.k = a.k JOIN spans ON points.k = spans.k AND a.third < spans.start"""
     assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 2)
@@ -157,7 +157,7 @@ def test_what_is_no_range(spark: SparkSession) -> None:
 
 
 def test_bounds_that_may_fail_are_left_to_spark(spark: SparkSession) -> None:
-    """Their errors depend on which pairs are tried."""
+    """Their errors depend on which pairs are evaluated."""
     query = f"SELECT {HINT} * FROM points LEFT JOIN spans ON points.at > 10 DIV spans.start"
     assert_declined(spark.sql(query), "neither an equality nor a comparison between the two sides")
 

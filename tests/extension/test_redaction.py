@@ -1,4 +1,4 @@
-"""What `spark.sql.redaction.string.regex` covers is nowhere to be read: plans, reasons, jobs and reports."""
+"""Text that `spark.sql.redaction.string.regex` covers appears nowhere: not in plans, reasons, jobs or reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def query(spark: SparkSession, condition: str, kind: str = "LEFT") -> DataFrame:
 
 
 def shown(df: DataFrame) -> str:
-    """All that a plan says of its operators, as the UI shows them: EXPLAIN as a whole is redacted by Spark."""
+    """Return the texts of a plan's pipelined operators as the UI shows them. Spark redacts only a complete EXPLAIN."""
     plan = df._jdf.queryExecution().executedPlan()
     nodes = [plan]
     texts = []

@@ -1,4 +1,4 @@
-"""Groups of a build side that are made of those rows alone whose key another join lets pass, through Spark."""
+"""Derived build sides with aggregates, reduced by semi-joins to the keys that another join retains, through Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the JVM on their way to the workers: in batches, whatever a partition holds."""
+"""Rows that the JVM sends to workers: in batches of limited size, for partitions of any size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def joined(spark: SparkSession, probe: DataFrame, how: str = "inner") -> DataFra
 
 
 def batches_in(df: DataFrame) -> int:
-    """How many batches the one task of the pipeline was given."""
+    """Return the number of batches that the only task of the pipeline received."""
     assert "scan=rows from Spark" in plan_of(df)
     (task,) = sparkext.report(df).tasks
     return task.batches_in
@@ -25,7 +25,7 @@ def batches_in(df: DataFrame) -> int:
 
 @pytest.mark.parametrize(("rows", "batches"), [(1, 1), (16_384, 1), (16_385, 2), (81_921, 3), (300_000, 4)])
 def test_rows_cross_in_batches(spark: SparkSession, rows: int, batches: int) -> None:
-    """The first ones are small: of 16,384 rows, of 65,536, then as large as a morsel."""
+    """The first batches are small: 16,384 rows, then 65,536, then as many as a morsel has."""
     df = joined(spark, spark.range(0, rows, 1, 1).selectExpr("id", "id % 5 AS k"))
     assert df.groupBy("name").count().count() == min(rows, 4)
     df.collect()
@@ -35,7 +35,7 @@ def test_rows_cross_in_batches(spark: SparkSession, rows: int, batches: int) -> 
 
 @pytest.mark.parametrize(("most", "rows", "batches"), [(5_000, 20_000, 4), (262_144, 400_000, 4)])
 def test_no_batch_has_more_rows_than_a_morsel(spark: SparkSession, most: int, rows: int, batches: int) -> None:
-    """Workers would divide larger ones, and copy smaller ones to put them together."""
+    """Workers would have to divide larger batches, and to copy smaller ones together."""
     with configured(spark, spark_sparkext_morsel_maxRows=most):
         df = joined(spark, spark.range(0, rows, 1, 1).selectExpr("id", "id % 5 AS k"))
         df.write.format("noop").mode("overwrite").save()
@@ -44,7 +44,7 @@ def test_no_batch_has_more_rows_than_a_morsel(spark: SparkSession, most: int, ro
 
 
 def test_no_batch_is_larger_than_its_bytes(spark: SparkSession) -> None:
-    """But for what its last rows add: sizes are looked at more often, the larger rows are."""
+    """Except for its last rows. The larger the rows are, the more often their size is checked."""
     wide = spark.range(0, 3000, 1, 1).selectExpr("id % 5 AS k", "repeat('x', int(100 * (1 + id))) AS text")
     df = joined(spark, wide)
     assert df.agg(F.sum(F.length("text"))).first()[0] == sum(100 * (1 + n) for n in range(3000) if n % 5 < 4)
@@ -54,7 +54,7 @@ def test_no_batch_is_larger_than_its_bytes(spark: SparkSession) -> None:
 
 
 def test_rows_that_become_larger_all_at_once(spark: SparkSession) -> None:
-    """After a small one, of which a thousand would have been no matter."""
+    """The first row is small; a check only after thousands of such rows would be too late."""
     text = F.expr("repeat('x', IF(id = 0, 10, 1000000))")
     df = joined(spark, spark.range(0, 200, 1, 1).select("id", (F.col("id") % 4).alias("k"), text.alias("text")))
     df.write.format("noop").mode("overwrite").save()
@@ -68,7 +68,7 @@ def test_the_rows_of_many_batches(spark: SparkSession, how: str) -> None:
 
 
 def test_a_limit_takes_no_more_than_it_needs(spark: SparkSession) -> None:
-    """Of a partition that fits no memory; and what was on its way is let go."""
+    """The partition would not fit into memory. Buffers in transit are released."""
     allocator = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()  # type: ignore[union-attr]
     before = allocator.getAllocatedMemory()
     df = joined(spark, spark.range(0, 10**12, 1, 1).selectExpr("id % 5 AS k"))

@@ -1,4 +1,4 @@
-"""Pipelines whose build sides turn out not to fit: Spark's own joins give the rows, and the plan says so."""
+"""Pipelines whose build sides turn out not to fit: Spark's own joins give the rows, and the plan records it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def adaptive(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[bo
 
 @pytest.fixture(scope="module", autouse=True)
 def _tables(spark: SparkSession) -> Iterator[None]:
-    """Probe rows, a build side that is small, and two that are not."""
+    """Register probe rows, a small build side, and two large ones."""
     probe = "id", "if(id % 7 = 0, NULL, id % 60) AS k", "id % 10 AS s", "id * 3 AS v", "double(id % 5) AS x"
     spark.range(0, 120, 1, 3).selectExpr(*probe).createOrReplaceTempView("p")
     spark.range(8).selectExpr("id AS sk", "concat('s', id) AS short").createOrReplaceTempView("small")
@@ -58,7 +58,7 @@ def limited(spark: SparkSession, most: object = "2k") -> Any:
 
 
 def assert_fell_back(frame: DataFrame, *joins: int) -> None:
-    """Prove that the plan's pipelines are of so many joins, and that Spark's own have run in place of each."""
+    """Assert that the plan has pipelines of these numbers of joins, and that each fell back to Spark's own joins."""
     plan = plan_of(frame)
     assert pipelines_of(frame) == list(joins), plan
     assert plan.count(FELL_BACK) == len(joins), plan
@@ -70,7 +70,7 @@ def assert_fell_back(frame: DataFrame, *joins: int) -> None:
 def assert_falls_back(
     spark: SparkSession, query: Callable[[], DataFrame], *joins: int, most: object = "2k"
 ) -> DataFrame:
-    """Run a query under a limit for build sides, prove that it fell back, and that its rows are Spark's."""
+    """Run a query under a limit for build sides; assert that it fell back, and that its rows equal Spark's."""
     with limited(spark, most):
         ours = query()
         got = rows_of(ours)
@@ -147,7 +147,7 @@ def test_as_of(spark: SparkSession, type_name: str) -> None:
             if "tolerance" in options:
                 near["tolerance"] = F.expr(units.get(type_name, "{}").format(options["tolerance"]))
             joined = left._joinAsOf(right, on=left.s == F.col("large_v") % 10, **near)
-            # Of two that are equally far Spark may take either.
+            # Spark may return either of two equally near rows.
             parts.append(joined.selectExpr("id", "abs(v - large_v)"))
         return functools.reduce(DataFrame.unionAll, parts)
 
@@ -155,7 +155,7 @@ def test_as_of(spark: SparkSession, type_name: str) -> None:
 
 
 def test_a_chain(spark: SparkSession) -> None:
-    """With filters, renamings and conditions between its joins, two of whose build sides do not fit."""
+    """A chain with filters, renamings and conditions between its joins. Two of its build sides do not fit."""
     sql = """
         SELECT /*+ PIPELINED_JOIN(other) */ id, short, large_name, name, v
         FROM (
@@ -189,7 +189,7 @@ def test_limits(spark: SparkSession) -> None:
 
 
 def test_what_was_built_is_let_go(spark: SparkSession) -> None:
-    """The file of the first build side goes when the second one turns out not to fit, while the plan is still there."""
+    """The first build side's file is deleted when the second does not fit, even while the plan is alive."""
     before = build_files(spark)
     sql = "SELECT /*+ PIPELINED_JOIN(small, large) */ * FROM p LEFT JOIN small ON s = sk LEFT JOIN large ON k = large_k"
     out = assert_falls_back(spark, lambda: spark.sql(sql), 2)
@@ -204,7 +204,7 @@ JOIN = f"SELECT {HINT} k, s, v, large_name FROM %s JOIN large ON k = large_k"
 
 
 def test_operators_above_find_rows_where_they_were_promised(spark: SparkSession) -> None:
-    """By keys, beside those of another side, in one partition: nothing above the pipeline shuffles rows again."""
+    """Partitioned by keys, co-partitioned with another side, or in one partition: no shuffle above the pipeline."""
     with configured(spark, spark_sql_adaptive_enabled="false", spark_sql_autoBroadcastJoinThreshold="-1"):
         keyed = spark.table("p").repartition(5, "s")
         keyed.createOrReplaceTempView("keyed")
@@ -265,7 +265,7 @@ def test_cached_written_and_in_subqueries(spark: SparkSession, adaptive: bool, t
 
 
 def test_subqueries_and_stages_below_run_once(spark: SparkSession, adaptive: bool) -> None:
-    """Spark's own joins take what the pipeline's sources have shuffled, and the values of their subqueries."""
+    """Spark's own joins reuse the shuffled sources of the pipeline, and the values of their subqueries."""
     seen = spark.sparkContext.accumulator(0)
 
     @F.udf("bigint", useArrow=False)
@@ -323,7 +323,7 @@ def test_a_driver_that_cannot_write_build_files(spark: SparkSession) -> None:
 
 @pytest.fixture(scope="module")
 def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build side in Parquet files."""
+    """Write a build side in Parquet files."""
     folder = tmp_path_factory.mktemp("files")
     rows = spark.range(0, 500, 1, 1).selectExpr("id % 90 AS fk", "concat('file ', id) AS text", "id AS n")
     rows.write.parquet(str(folder / "spark"))
@@ -337,7 +337,7 @@ def described(frame: DataFrame) -> str:
 
 
 def test_a_build_side_that_workers_read(spark: SparkSession, files: Path) -> None:
-    """Where its files do not rule out that it does not fit, it is built before the join begins."""
+    """If the footers cannot prove that it fits, the build side is built before the join begins."""
 
     def query(keep: str = "n >= 0") -> DataFrame:
         build = spark.read.parquet(str(files / "spark")).where(keep)
@@ -357,12 +357,12 @@ def test_a_build_side_that_workers_read(spark: SparkSession, files: Path) -> Non
     assert "its first 500 rows take" in sparkext.declined(frame)[0]
     with mode(spark, "off"):
         assert got == rows_of(query())
-    # A filter leaves little enough.
+    # The filtered rows fit.
     with limited(spark, 10_000):
         few = assert_like_spark(spark, lambda: query("n < 100"))
     assert "built ahead as it may take more" in described(few) and "fell back" not in plan_of(few)
     assert sparkext.report(few).joins[0].build_rows == 100
-    # 27 bytes a row and those of the texts, which the footer states: no filter can make that more.
+    # 27 bytes per row, plus the bytes of the strings, which the footer states: an upper bound for any filter.
     with limited(spark, 500 * 27 + 3890):
         known = query()
         assert rows_of(known) == got

@@ -1,4 +1,4 @@
-"""Scans that workers do themselves: the rows are those of Spark's own reader, or the plan says why Spark reads."""
+"""Scans that workers run themselves: the rows equal those of Spark's reader, or the plan has a reason for Spark's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROWS = 300
 
 
 def facts(spark: SparkSession) -> DataFrame:
-    """Every type that a fused scan reads, with nulls, in values that tell one reading from another."""
+    """Return every type that a fused scan reads, with nulls, and values that reveal a wrong interpretation."""
     n = F.col("id")
 
     def some(column: Any, name: str, every: int) -> Any:
@@ -89,7 +89,7 @@ def joined(
 
 
 def assert_fused(spark: SparkSession, query: Callable[[], DataFrame], builds: int = 1) -> DataFrame:
-    """Prove that workers read both sides, and that the rows are Spark's."""
+    """Assert that workers read both sides, and that the rows equal Spark's."""
     df = assert_like_spark(spark, query)
     assert [(fused, probe) for fused, probe, _ in scans_of(df)] == [(builds, True)], plan_of(df)
     return df
@@ -111,7 +111,7 @@ def test_every_type(spark: SparkSession, folder: Path, tmp_path: Path, how: str,
     ):
         facts(spark).repartition(3).write.parquet(path)
     assert_fused(spark, lambda: joined(spark, spark.read.parquet(path), folder, how))
-    # The other way round: every type as payload of the build side.
+    # The opposite direction: every type as payload of the build side.
     typed = spark.read.parquet(path)
     small = spark.read.parquet(str(folder / "dims"))
     assert_fused(spark, lambda: small.join(typed.hint("pipelined_join"), F.expr("k = dk"), how))
@@ -119,9 +119,9 @@ def test_every_type(spark: SparkSession, folder: Path, tmp_path: Path, how: str,
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_a_full_join_shuffles_its_probe_side(spark: SparkSession, folder: Path, adaptive: bool) -> None:
-    """Read by workers it would come in splits, and no task would own the build rows that nobody matches.
+    """Workers would read it in splits, and no task would own the unmatched build rows.
 
-    That is so where rows are not partitioned by the exchange: what it sends, workers read.
+    This holds without a partitioning exchange. With one, workers read the rows that the exchange sends.
     """
     with configured(spark, spark_sparkext_partitioned="never", spark_sql_adaptive_enabled=str(adaptive).lower()):
         out = assert_like_spark(
@@ -170,7 +170,7 @@ def test_chains_and_what_lies_between(spark: SparkSession, folder: Path) -> None
     assert_pipelined(df, 2)
     ((builds, probe, said),) = scans_of(df)
     assert (builds, probe) == (2, True), said
-    # A key that may fail is computed where it stands: the chain is parted, and what comes out of the first is no scan.
+    # A key expression that may fail is computed at its place, which splits the chain: the upper part has no scan.
     parted = text.replace("small = c.class", "a.id + 1 = c.dk")
     upper, lower = scans_of(assert_like_spark(spark, lambda: spark.sql(parted)))
     assert upper[:2] == (1, False) and upper[2].startswith("not a scan of files: PipelinedJoin"), upper
@@ -213,7 +213,7 @@ NOT_COVERED = ["bin = X'6231'", "false", "NOT (k IN (1, 2, 3, NULL))", "k % 2 = 
 @pytest.mark.parametrize("condition", [*COVERED, *NOT_COVERED])
 def test_filters_are_sparks(spark: SparkSession, folder: Path, condition: str) -> None:
     if condition in NOT_COVERED:
-        # Computed, or not comparable as text, or folded away: whoever reads, the rows are Spark's.
+        # Computed, or not comparable as text, or folded away: either reader gives Spark's rows.
         assert_like_spark(
             spark, lambda: joined(spark, spark.read.parquet(str(folder / "facts")).where(condition), folder)
         )
@@ -303,12 +303,12 @@ def test_no_files_no_rows(spark: SparkSession, folder: Path, tmp_path: Path) -> 
     assert_fused(spark, lambda: small.join(build, F.expr("dk = k"), "left"))
 
 
-# --- what Spark reads itself ---
+# --- tables that Spark reads itself ---
 
 
 @pytest.mark.parametrize("scheme", ["gs", "abfss", "hdfs", "viewfs"])
 def test_files_of_other_stores(spark: SparkSession, folder: Path, scheme: str) -> None:
-    """Of such a store Spark finds local files here."""
+    """Spark's settings map this store's paths to local files."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     settings = {
         f"fs.{scheme}.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
@@ -415,7 +415,7 @@ def test_what_workers_do_not_read_as_spark_does(spark: SparkSession, folder: Pat
 
 
 def numbered(name: str, number: int | None) -> T.StructField:
-    """A column of numbers that has this field id."""
+    """Return a long column with this Parquet field id."""
     return T.StructField(name, T.LongType(), True, {} if number is None else {"parquet.field.id": number})
 
 
@@ -424,13 +424,13 @@ def test_columns_are_matched_by_field_ids(spark: SparkSession, folder: Path, tmp
     written = T.StructType([numbered("a", 1), numbered("b", 2), numbered("c", 3), numbered("d", None)])
     with configured(spark, spark_sql_parquet_fieldId_write_enabled="true"):
         spark.createDataFrame([(n, n * 10, n * 100, n * 1000) for n in range(60)], written).write.parquet(path)
-    # `c` is the file's `b`, `x` none of its columns; `d` has no id, and is found by its name.
+    # `c` is the file's `b`, `x` is none of its columns; `d` has no id, and is found by its name.
     read = T.StructType([numbered("k", 1), numbered("c", 2), numbered("x", 9), numbered("d", None)])
 
     def query() -> DataFrame:
         return joined(spark, spark.read.schema(read).parquet(path).filter("c > 100 or d < 5000"), folder, "left")
 
-    # Spark's reader takes a filter that it has pushed down for one of the file's column of that name, and loses rows.
+    # Spark applies a pushed-down filter to the file's column of that name instead of that id, and loses rows.
     ids = {"spark_sql_parquet_fieldId_read_enabled": "true", "spark_sql_parquet_filterPushdown": "false"}
     with configured(spark, **ids):
         df = assert_fused(spark, query)
@@ -485,14 +485,14 @@ def test_a_cached_index_is_found_again_until_a_file_changes(spark: SparkSession,
     added = run()
     assert added[0] is False and added[1] > second[1]
     (build / "added.parquet").unlink()
-    assert run() == second  # the files are those of the first run again, and so is the index
+    assert run() == second  # the files, and so the cached index, are those of the first run again
     (part,) = build.glob("part-*.parquet")
     os.utime(part, ns=(0, 0))
     assert run() == first
 
 
 def overwritten(path: Path, table: pa.Table) -> None:
-    """Write a table of the same size where a file lies, keeping inode and modification time as `cp -p` does."""
+    """Write a table of the same size over a file, keeping its inode and modification time, as `cp -p` does."""
     before = path.stat()
     new = path.with_name(".new")
     pq.write_table(table, new)
@@ -503,7 +503,7 @@ def overwritten(path: Path, table: pa.Table) -> None:
 
 
 def test_files_replaced_with_their_times_kept_are_read_anew(spark: SparkSession, tmp_path: Path) -> None:
-    """Of the probe side, whose kept footer would rule all of it out, and of the build side, whose index is kept."""
+    """The probe side's cached footer would rule out all of its rows, and the build side's index is cached."""
     probe, build = tmp_path / "probe.parquet", tmp_path / "build.parquet"
     pq.write_table(pa.table({"k": [1, 2]}), probe)
     pq.write_table(pa.table({"dk": [1, 2]}), build)
@@ -537,13 +537,13 @@ def test_a_footer_replaced_with_its_times_kept_is_looked_at_anew(
     overwritten(path, written_by("2.4.8"))
     ((_, fused, said),) = scans_of(assert_like_spark(spark, query))
     assert not fused and "column v uses another calendar" in said
-    # What is planned already is not planned again.
+    # A query that is already planned is not planned again.
     with pytest.raises((PySparkException, Py4JJavaError), match="column v may use another calendar"):
         planned.collect()
 
 
 def test_what_lies_on_disks_is_this_users_alone(spark: SparkSession, folder: Path) -> None:
-    """While a query lives: what the driver collects, in parts that may come in any order, and what workers build."""
+    """While a query runs: files that the driver collects, in sequential or in any order, and files of workers."""
     probe = spark.read.parquet(str(folder / "facts"))
     rows = spark.range(0, 40, 1, 4).selectExpr("id AS rk", "concat('r', id) AS v")
     read = spark.read.parquet(str(folder / "dims"))
@@ -561,7 +561,7 @@ def test_what_lies_on_disks_is_this_users_alone(spark: SparkSession, folder: Pat
 
 
 def test_build_files_that_are_replaced_between_two_actions(spark: SparkSession, tmp_path: Path) -> None:
-    """In their place: the rows are the new ones. Gone: an error, whereas Spark's broadcast keeps the rows."""
+    """Replaced files give the new rows. Deleted files give an error, although Spark's broadcast would keep the rows."""
     file = tmp_path / "dims" / "part.parquet"
     file.parent.mkdir()
     for rows in (100, 50):
@@ -606,7 +606,7 @@ def test_a_small_cache_makes_room(spark: SparkSession, folder: Path, tmp_path: P
 
 
 def test_a_query_keeps_all_of_its_build_sides(spark: SparkSession, folder: Path) -> None:
-    """However small the cache: tasks would take turns in building what the others remove."""
+    """Even if the cache is smaller: otherwise, tasks would take turns in rebuilding what the other ones evict."""
     build = spark.read.parquet(str(folder / "dims"))
     probe = spark.read.parquet(str(folder / "facts")).select("id", "k", "small").repartition(8)
     one, two = build.select("dk", "name"), build.select(F.col("dk").alias("ek"), F.col("class").alias("other"))
@@ -619,7 +619,7 @@ def test_a_query_keeps_all_of_its_build_sides(spark: SparkSession, folder: Path)
     with configured(spark, spark_sparkext_indexCache_maxBytes=0):
         df = assert_like_spark(spark, query)
         assert_pipelined(df, 2)
-        assert sum(not task.indexes[0]["reused"] for task in report(df).tasks) <= 2  # tasks that ran side by side
+        assert sum(not task.indexes[0]["reused"] for task in report(df).tasks) <= 2  # two tasks run at the same time
 
 
 def test_a_file_asked_for_twice_is_read_twice(spark: SparkSession, folder: Path) -> None:
@@ -686,7 +686,7 @@ def test_the_report_tells_what_was_read(spark: SparkSession, folder: Path, tmp_p
     assert sum(rows_of(df).values()) == DIMS
     told = report(df)
     assert told.scan is not None
-    # Build keys reach from 0 to 44: the first row group has them all.
+    # Build keys range from 0 to 44, within the first row group.
     assert (told.scan.row_groups, told.scan.row_groups_pruned, told.scan.rows) == (1, 9, 100)
     assert told.scan.bytes > 0
     assert "ruled out by statistics" in str(told)
@@ -701,7 +701,7 @@ def test_decimals_keep_their_scale(spark: SparkSession, folder: Path, tmp_path: 
 
 @pytest.mark.parametrize("order", ["ascending", "shuffled", "one row group"])
 def test_probe_rows_in_the_order_of_the_key_are_merged(spark: SparkSession, tmp_path: Path, order: str) -> None:
-    """Two row groups say that much; sparse keys, as dense ones are addressed directly whatever the order is."""
+    """Two row groups suffice to detect the order. Keys are sparse, because dense ones are addressed directly."""
     keys = [number * 2**40 for number in range(2000)]
     probe = [keys[number * 7 % 2000] for number in range(2000)] if order == "shuffled" else keys
     table = pa.table({"k": probe, "v": list(range(2000))})
@@ -720,7 +720,7 @@ def test_probe_rows_in_the_order_of_the_key_are_merged(spark: SparkSession, tmp_
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("condition", ["true", "k < 3", "k < -1"])
 def test_rows_without_columns_are_counted(spark: SparkSession, folder: Path, how: str, condition: str) -> None:
-    """PySpark makes an object of each row that has no column: a column travels, and the plan asks for none."""
+    """The plan requires no column. PySpark would create an object for each row without columns, so a column is sent."""
     f, d = (spark.read.parquet(str(folder / name)) for name in ("facts", "dims"))
 
     def query() -> DataFrame:
@@ -733,7 +733,7 @@ def test_rows_without_columns_are_counted(spark: SparkSession, folder: Path, how
 
 
 def test_scan_parquet_is_planned_here(spark: SparkSession, folder: Path) -> None:
-    """The same rows as in a session without the extension, by a plan that workers read for."""
+    """The rows equal those of a session without the extension, with a plan that workers read the files for."""
     tests = [[("k", "<", 30), ("s", "is not null")], [("day", "=", dt.date(1960, 1, 1)), ("d9", "!=", Decimal("1.5"))]]
     names = ["id", "K", "s"]
     moment = dt.datetime(1975, 5, 1, 12, 30)
@@ -760,7 +760,7 @@ def test_scan_parquet_is_planned_here(spark: SparkSession, folder: Path) -> None
 
 
 def test_a_files_own_column_is_no_partition(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
-    """What the folder says counts, in whatever letters the file has a column of that name."""
+    """The value in the path takes precedence over a file column of that name, in any case."""
     parts = tmp_path / "facts" / "part=1"
     parts.mkdir(parents=True)
     pq.write_table(pa.table({"k": [1, 2], "PART": [98, 99]}), parts / "file.parquet")

@@ -1,4 +1,4 @@
-"""The shims of all minor versions offer the same, although only that of the installed PySpark is compiled here."""
+"""The shims of all Spark minors have the same members, although only that of the installed PySpark is compiled here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOURCES = Path(sparkext.__file__).parent / "jvm"
 
 
 def members(minor: str) -> list[str]:
-    """The members of a version's shim, and its classes, with parameters, types; not what they override of Spark's."""
+    """Return the members and classes of a shim with parameters and types, except overrides of Spark's members."""
     source = (SOURCES / f"spark-{minor}" / "SparkShim.scala").read_text()
     found = re.findall(r"^  (type \w+|(?:def|val) .*?) =(?:\s|$)", source, re.MULTILINE | re.DOTALL)
     found += re.findall(r"^((?:abstract )?class .*?\))\s+extends", source, re.MULTILINE | re.DOTALL)
@@ -28,6 +28,6 @@ def test_every_shim_has_the_same_members() -> None:
 
 
 def test_a_version_has_nothing_but_a_shim() -> None:
-    """What is the same everywhere belongs to `common`."""
+    """Code that all versions share belongs in `common`."""
     for minor in supported_minors():
         assert [file.name for file in (SOURCES / f"spark-{minor}").iterdir()] == ["SparkShim.scala"]

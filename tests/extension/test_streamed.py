@@ -1,4 +1,4 @@
-"""Partitioned joins whose slots run while the probe side streams to them: rows are Spark's, or they run in waves."""
+"""Partitioned joins whose partitions run while the probe side is streamed to them: Spark's rows, or else in waves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _IN_WAVES = re.compile(r"slots=in waves \((.*?)\)(?: |$)", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """`l` and `r` in files, with one hot key, nulls and keys of one side; `empty`; a small `s`."""
+    """Return the session with views `l` and `r` in files, `empty`, and a small `s`.
+
+    `l` and `r` have one hot key, nulls, and keys that only one of them has.
+    """
     write_joined_tables(spark, tmp_path_factory.mktemp("streamed"))
     spark.sql("SELECT * FROM l WHERE a < 0").createOrReplaceTempView("empty")
     spark.range(50).selectExpr("id AS sk", "id % 7 AS c").createOrReplaceTempView("s")
@@ -67,7 +70,7 @@ def test_every_kind(tables: SparkSession, kind: str, adaptive: bool) -> None:
     [("empty", "r"), ("l", "(SELECT * FROM r WHERE b < 0)"), ("empty", "(SELECT * FROM r WHERE b < 0)")],
 )
 def test_sides_without_rows(tables: SparkSession, kind: str, left: str, right: str) -> None:
-    with configured(tables, spark_sql_adaptive_enabled="false"):  # which would know that nothing comes
+    with configured(tables, spark_sql_adaptive_enabled="false"):  # adaptive execution would detect the empty side
         assert_streamed(tables, lambda: joined(tables, kind, left=left, right=right))
 
 
@@ -96,7 +99,7 @@ def test_conditions(tables: SparkSession, kind: str, condition: str) -> None:
 
 
 def test_what_rides_along_and_what_is_below(tables: SparkSession) -> None:
-    """A small build side lies whole; a join below, and a filter, are part of the tasks that route."""
+    """A small build side is replicated. A join below and a filter run in the tasks that route rows."""
     with configured(tables, spark_sparkext_partitioned="auto", spark_sparkext_buildSide_maxBytes="10k"):
         query = f"SELECT {HINT} * FROM l JOIN r ON k = rk LEFT JOIN s ON b = sk WHERE a % 3 > 0"
         assert_streamed(tables, lambda: tables.sql(query))

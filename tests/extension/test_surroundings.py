@@ -1,4 +1,4 @@
-"""Pipelined joins amid the rest of Spark: adaptive execution, hints, modes, subqueries, caches, sinks, metrics."""
+"""Pipelined joins within the rest of Spark: adaptive execution, hints, modes, subqueries, caches, sinks, metrics."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sql(spark: SparkSession, text: str) -> Callable[[], DataFrame]:
     return lambda: spark.sql(text)
 
 
-# --- what may lie between the joins of a chain ---
+# --- operators between the joins of a chain ---
 
 ONE_PIPELINE = {
     "a bare chain": "SELECT * FROM facts JOIN dims ON k = dk JOIN more ON j = ek",
@@ -59,7 +59,7 @@ ONE_PIPELINE = {
     ),
     "no column at all": "SELECT count(*) FROM facts JOIN dims ON k = dk JOIN more ON j = ek",
     "a key of another type": "SELECT id, label FROM facts JOIN dims ON k = dk JOIN more ON i = ek",
-    "a guard": (  # of which Spark evaluates the lower condition first
+    "a guard": (  # Spark evaluates the condition of the lower join first
         "SELECT id FROM facts JOIN dims ON k = dk AND v <> w JOIN more ON j = ek AND 10 / (v - w) < z"
     ),
 }
@@ -97,7 +97,7 @@ def test_exchanges_of_equal_pipelines_are_reused(spark: SparkSession) -> None:
 
 
 def test_adaptive_execution_plans_again(spark: SparkSession) -> None:
-    """Sides behind shuffles are planned once more when their sizes are known."""
+    """Adaptive execution plans joins over shuffles again once it has measured their sizes."""
     query = f"""SELECT {HINTS} d.name, count(*) AS n FROM (SELECT k, j, sum(v) AS v FROM facts GROUP BY k, j)
         JOIN (SELECT dk, max(name) AS name FROM dims GROUP BY dk) d ON k = dk
         LEFT JOIN more ON j = ek GROUP BY d.name"""
@@ -112,10 +112,10 @@ def test_adaptive_execution_plans_again(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("regrouped", [False, True], ids=["free", "bound by what follows"])
 def test_adaptive_execution_merges_small_partitions_of_each_side(spark: SparkSession, regrouped: bool) -> None:
-    """Also where the other side is no shuffle; a task in Python is too dear for a handful of rows."""
+    """Also if the other side is not a shuffle. A Python task costs too much for a handful of rows."""
     grouped = "SELECT k, sum(v) AS v FROM facts GROUP BY k"
     query = f"SELECT /*+ PIPELINED_JOIN(dims) */ k, g.v, name FROM ({grouped}) g JOIN dims ON k = dk"
-    if regrouped:  # without another shuffle: what this one did still has to hold
+    if regrouped:  # no second shuffle: the partitioning of the first is still required
         query = f"SELECT k, count(*) AS n, max(name) AS name FROM ({query}) GROUP BY k"
     with configured(spark, spark_sql_adaptive_enabled="true", spark_sql_shuffle_partitions=50):
         out = assert_like_spark(spark, sql(spark, query))
@@ -125,7 +125,7 @@ def test_adaptive_execution_merges_small_partitions_of_each_side(spark: SparkSes
 
 
 def test_adaptive_execution_keeps_to_its_broadcast(spark: SparkSession) -> None:
-    """A build side that turns out larger than the threshold, when it has been broadcast already."""
+    """The build side turns out larger than the threshold after Spark has broadcast it."""
     spark.range(4).selectExpr("id AS dk", "repeat(string(id), 4000) AS name").createOrReplaceTempView("wide")
     spark.range(400).selectExpr("id", "id % 5 AS k").createOrReplaceTempView("long")
     query = "SELECT id, name FROM long LEFT JOIN wide ON k = dk"
@@ -134,7 +134,7 @@ def test_adaptive_execution_keeps_to_its_broadcast(spark: SparkSession) -> None:
         mode(spark, "auto"),
     ):
         out = assert_like_spark(spark, sql(spark, query))
-        assert_declined(out, "")  # for the broadcast, or for what the estimates say by then
+        assert_declined(out, "")  # the reason is the broadcast, or the updated estimate
         assert "isFinalPlan=true" in plan_of(out)
 
 
@@ -195,7 +195,7 @@ def test_a_hint_for_spark_is_respected(spark: SparkSession) -> None:
 
 
 def test_modes_switch_at_run_time(spark: SparkSession) -> None:
-    # Of these rows the estimates take millions to pass the filter, which is what makes a pipeline worth starting.
+    # The planner estimates that millions of rows pass the filter, enough for auto mode to start a pipeline.
     spark.range(30_000_000).filter("id < 20").selectExpr("id % 5 AS k").createOrReplaceTempView("many")
     with_hint = f"SELECT {HINT} k FROM many LEFT SEMI JOIN dims ON k = dk"
     plain = with_hint.replace(HINT, "")
@@ -224,7 +224,7 @@ def test_auto_mode_leaves_small_build_sides_to_spark(spark: SparkSession) -> Non
 
 @pytest.mark.parametrize("name", ["auto", "hint"])
 def test_force_takes_every_supported_join(spark: SparkSession, name: str) -> None:
-    """Small sides, huge ones, and what another hint asks for; what is not supported is declined, though unhinted."""
+    """Small sides, huge ones, and joins with other hints. Unsupported joins are declined with a reason."""
     supported = {
         JOINED.replace(HINT, ""): 1,
         JOINED.replace("PIPELINED_JOIN", "BROADCAST"): 1,
@@ -239,7 +239,7 @@ def test_force_takes_every_supported_join(spark: SparkSession, name: str) -> Non
         assert_declined(cross, "neither an equality nor a comparison between the two sides")
 
 
-# --- what the optimizer adds ---
+# --- operators that the optimizer adds ---
 
 
 def test_dynamic_partition_pruning(spark: SparkSession, tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_views_and_tables(spark: SparkSession) -> None:
 
 
 def test_merge_is_left_as_it_is(spark: SparkSession) -> None:
-    """No source in PySpark itself supports MERGE: the error is Spark's own."""
+    """No source that PySpark ships supports MERGE: the error is Spark's own."""
     spark.sql("CREATE TABLE merged USING parquet AS SELECT * FROM dims")
     merge = "MERGE INTO merged t USING dims s ON t.dk = s.dk WHEN MATCHED THEN UPDATE SET w = 0"
     try:
@@ -463,7 +463,7 @@ def test_a_streaming_join(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_batch_join_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
-    """What `foreachBatch` hands over is no stream."""
+    """`foreachBatch` gets a batch DataFrame, so that the join is planned as usual."""
     source = str(tmp_path / "source")
     spark.table("facts").write.parquet(source)
     got: list[tuple[list[int], dict[str, int]]] = []
@@ -480,7 +480,7 @@ def test_a_batch_join_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     assert got == [([1], expected)]
 
 
-# --- what users read ---
+# --- output for users ---
 
 
 def explained(spark: SparkSession, style: str, query: str) -> str:
@@ -531,7 +531,7 @@ def test_fallback_is_logged_if_asked_for(spark: SparkSession) -> None:
 
 
 def operator_of(frame: DataFrame) -> Any:
-    """The pipeline's operator in the plan that ran."""
+    """Return the pipeline's operator in the executed plan."""
     plan = frame._jdf.queryExecution().executedPlan()
     waiting = [plan.executedPlan() if plan.nodeName() == "AdaptiveSparkPlan" else plan]
     while waiting:
@@ -574,7 +574,7 @@ def test_metrics_under_adaptive_execution(spark: SparkSession) -> None:
 
 def test_a_report(spark: SparkSession) -> None:
     chain = f"SELECT {HINTS} id, name, label FROM facts JOIN dims ON k = dk LEFT JOIN more ON j = ek"
-    # To count rows, workers need not emit them: each of two tasks tells how many it has.
+    # A count needs no rows from workers: each of two tasks sends one partial count.
     for act, sink in ((DataFrame.collect, ("gather payload", 16, 16)), (DataFrame.count, ("group", 16, 2))):
         fresh = spark.table("facts").withColumn("j", F.col("j") + 0)
         fresh.createOrReplaceTempView("reported")
@@ -596,7 +596,7 @@ def test_a_report(spark: SparkSession) -> None:
 
 
 def test_a_report_is_of_runs_of_this_dataframe(spark: SparkSession) -> None:
-    """Others have the same joins: its input without a filter, and what is derived from it, whose runs count."""
+    """Its input without the filter has the same join, but is not reported. Runs of DataFrames derived from it are."""
     facts, dims = spark.table("facts"), spark.table("dims").hint("pipelined_join")
     whole = facts.join(dims, F.col("k") == F.col("dk"))
     few = facts.where("id < 4").join(dims, F.col("k") == F.col("dk"))
@@ -617,17 +617,17 @@ def test_a_report_is_of_runs_of_this_dataframe(spark: SparkSession) -> None:
 
 
 def test_a_report_of_a_join_with_a_condition(spark: SparkSession) -> None:
-    """What the condition drops is not counted as a result."""
+    """Pairs that fail the condition are not counted as results."""
     frame = spark.sql(JOINED.replace("JOIN dims", "LEFT JOIN dims") + " AND v <> w")
     assert_pipelined(frame, 1)
     assert len(frame.collect()) == 20
     join, gather = sparkext.report(frame).joins
     assert join.rows_out == gather.rows_in == 20
-    assert join.pairs_tried == 16 + 8  # of 16 pairs 4 are dropped, and 8 rows come out without a partner
+    assert join.pairs_tried == 16 + 8  # 4 of the 16 pairs fail the condition, and 8 rows are emitted without a match
 
 
 def test_a_report_of_one_of_two_pipelines(spark: SparkSession) -> None:
-    """Between them lies an aggregate: the report is that of the upper one, and says that there are two."""
+    """An aggregate separates the pipelines: the report covers the upper one, and mentions that there are two."""
     counts = f"SELECT {HINT} k, count(*) AS n FROM facts JOIN dims ON k = dk GROUP BY k"
     frame = spark.sql(f"SELECT /*+ PIPELINED_JOIN(more) */ n, label FROM ({counts}) c JOIN more ON c.k = ek")
     frame.collect()

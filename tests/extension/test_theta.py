@@ -1,4 +1,4 @@
-"""Joins on formulas, planned by the extension, against Spark's nested loops: what is covered, kinds, errors, chains."""
+"""Joins on formulas, planned by the extension, compared with Spark's nested loops: coverage, types, errors, chains."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WITH_RANGES = {
     "an interval and a formula": "a.i BETWEEN b.i - 3 AND b.i + 3 AND a.x * b.x > 2",
 }
 KINDS = ("INNER", "LEFT", "LEFT SEMI", "LEFT ANTI", "RIGHT")
-IN_EVERY_KIND = ("doubles", "nulls", "booleans")  # a formula takes half a second to compile in each worker
+IN_EVERY_KIND = ("doubles", "nulls", "booleans")  # compiling a formula costs each worker half a second
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,7 +66,7 @@ def _tables(spark: SparkSession) -> Iterator[None]:
         return pa.array(values, pa.int64()).cast(kind)
 
     def doubles(count: int, kind: pa.DataType) -> pa.Array:
-        # On a grid of tenths, so that differences lie at the very ends of bands, and next to them.
+        # Multiples of 0.1, so that differences are exactly at the bounds of bands, and next to them.
         values = [None if generator.random() < 0.1 else generator.randint(-80, 80) * 0.1 for _ in range(count)]
         return pa.array([*values[:-3], math.nan, math.inf, -0.0], kind)
 
@@ -93,7 +93,7 @@ def _tables(spark: SparkSession) -> Iterator[None]:
 
 
 def _all_of(conditions: dict[str, str], kind: str) -> str:
-    """One query for all conditions: that many in one job take little more than one."""
+    """Return one query for all conditions. Running all in one job costs little more than running one."""
     hint = HINT.replace("b", "a") if kind == "RIGHT" else HINT
     columns = "a.id" if kind in ("LEFT SEMI", "LEFT ANTI") else "a.id, b.id"
     return " UNION ALL ".join(
@@ -127,7 +127,7 @@ def test_formulas_beside_equal_keys(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("kind", ["float", "double"])
 def test_bands_without_ends(spark: SparkSession, kind: str) -> None:
-    """Everything is at most NaN, and infinities lie in a band of infinite width."""
+    """Everything is at most NaN, and infinities are within a band of infinite width."""
     arrow_type = pa.float32() if kind == "float" else pa.float64()
     values = [math.nan, math.inf, -math.inf, -0.0, 1.5, None, 1e38]
     pairs = [(value, width) for value in values for width in [*values, -1.0]]
@@ -160,7 +160,7 @@ def test_formulas_too_large_to_compile(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("kind", ["INNER", "LEFT"])
 def test_formulas_too_many_to_compile(spark: SparkSession, kind: str) -> None:
-    """Each is none too large."""
+    """No single conjunct is too large; all together are."""
     many = " AND ".join(f"a.i + b.i <> {number}" for number in range(60))
     query = f"SELECT {HINT} a.id, b.id FROM a {kind} JOIN b ON {many}"
     assert_declined(assert_like_spark(spark, lambda: spark.sql(query)), "a formula too large to compile")
@@ -179,7 +179,7 @@ def test_an_existence_join(spark: SparkSession) -> None:
 
 
 def test_subqueries_that_spark_copies(spark: SparkSession) -> None:
-    """NOT IN for one of two equal columns is asked for the other, too: two build sides have columns of one name."""
+    """Spark copies NOT IN to an equal column, which gives two build sides with the same column name."""
     frame(spark, 1, n=[0, 1, 2, None], name=["q", "r", "s", "t"]).createOrReplaceTempView("copied")
     subquery = "SELECT n FROM copied WHERE n IN (1, 2)"
     among = f"one.n NOT IN ({subquery}) OR one.name <> two.name"
@@ -195,7 +195,7 @@ def test_which_index(spark: SparkSession) -> None:
         out = spark.sql(f"SELECT {HINT} a.id, b.id FROM a JOIN b ON {condition}")
         out.collect()
         assert [join.index for join in sparkext.report(out).joins[:-1]] == [index]
-    # A comparison that leaves a half of all pairs is tried as a part of the formula.
+    # A comparison that about half of all pairs satisfy is evaluated as part of the formula.
     assert_pipelined(spark.sql(f"SELECT {HINT} a.id, b.id FROM a JOIN b ON a.x < b.x AND a.x * b.x > 7"), 1)
 
 
@@ -214,7 +214,7 @@ def test_overflow(spark: SparkSession, ansi: bool, formula: str) -> None:
         ).createOrReplaceTempView("x")
         if not ansi:
             assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 1)
-        elif "abs" not in formula:  # of which nothing is computed for values that are far from each other
+        elif "abs" not in formula:  # abs is not evaluated for values that are far apart
             for setting in ("hint", "off"):
                 with mode(spark, setting), pytest.raises(ArithmeticException, match="ARITHMETIC_OVERFLOW"):
                     spark.sql(query).collect()
@@ -257,7 +257,7 @@ def test_chains(spark: SparkSession, budget: int) -> None:
         JOIN a c ON a.x + b.x + c.x > 19 AND coalesce(b.i, 0) < c.i"""
     with configured(spark, **{"spark_sparkext_morsel_maxRows": budget}):
         assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 2)
-    failing = query.replace("a.x * b.x", "a.l * b.l")  # the upper join's may not come before the lower one's filter
+    failing = query.replace("a.x * b.x", "a.l * b.l")  # the upper join must not run before the lower filter
     assert_pipelined(spark.sql(failing.replace("coalesce(b.i, 0) < c.i", "a.l * c.l > 7")), 1, 1)
 
 

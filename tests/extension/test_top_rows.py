@@ -1,4 +1,4 @@
-"""The first rows of an order, which workers choose in each task: held against Spark's own, row by row."""
+"""Top-n queries whose rows workers select in each task, compared with Spark's own row by row."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def _forced(spark: SparkSession) -> Iterator[None]:
 
 
 def tops(df: DataFrame) -> list[str]:
-    """What each pipeline of a plan says of the first rows."""
+    """Return the top-n clause of each pipeline in a plan."""
     return re.findall(r"Pipelined\w+ \[.* top=(.*?)(?: fell back.*)?$", plan_of(df), re.MULTILINE)
 
 
 def check(spark: SparkSession, query: str) -> DataFrame:
-    """Workers choose the first rows, as is told before and after, and Spark's own are the same, in the same order."""
+    """Assert that workers select the top rows, before and after execution, with Spark's rows in Spark's order."""
     df = spark.sql(query)
     told = tops(df)
     assert len(told) == 1 and "by Spark" not in told[0], plan_of(df)
@@ -114,7 +114,7 @@ def test_no_rows(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("budget", [1, 7])
 def test_ties_and_budgets_of_few_rows(spark: SparkSession, budget: int) -> None:
-    """Any of the rows that are alike may be among the first."""
+    """Any of the tied rows may be returned."""
     query = f"SELECT id, b, name {JOINED} AND id < 100 ORDER BY b, name DESC LIMIT 30"
     with configured(spark, spark_sparkext_morsel_maxRows=budget, spark_sparkext_morsel_minRows=1):
         df = spark.sql(query)
@@ -155,7 +155,7 @@ def test_what_spark_chooses_itself(spark: SparkSession, query: str, reason: str)
 
 
 def test_a_column_that_fails_on_other_rows(spark: SparkSession) -> None:
-    """It is computed of all rows, as Spark does."""
+    """The column is computed for all rows, as in Spark."""
     df = spark.sql(f"SELECT id, 8 / (k - 5) AS q {JOINED} ORDER BY id LIMIT 1")
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
         df.collect()
@@ -189,7 +189,7 @@ def test_the_report_names_it(spark: SparkSession) -> None:
 
 
 def test_a_fault_in_planning_it(spark: SparkSession) -> None:
-    """The pipeline emits all rows, as if it had not been asked."""
+    """The pipeline emits all rows, as it does without a top-n."""
     jvm: Any = spark._jvm
     guarded = jvm.org.apache.spark.sql.sparkext.Guarded
     guarded.inject("top", jvm.java.lang.IllegalStateException("injected"))

@@ -1,4 +1,4 @@
-"""The example notebook: the script with stored results. It runs in an environment that is not activated."""
+"""The example notebook has the script's code and stored results. It runs in an environment that is not activated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_notebook_runs(maker: Any, monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def check_results(notebook: Any) -> None:
-    """Every cell has run, and has shown what it is there for."""
+    """Assert that every cell has run without errors and shows its results."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]

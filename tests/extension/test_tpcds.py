@@ -1,4 +1,4 @@
-"""TPC-DS queries at scale: the plans are those that were agreed on."""
+"""Plans of TPC-DS queries at scale equal the golden plans."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def tables(spark: SparkSession) -> Iterator[SparkSession]:
 @pytest.mark.skipif(not pyspark.__version__.startswith("4.3."), reason="other versions' own plans differ")
 @pytest.mark.parametrize("number", tpcds.QUERIES)
 def test_plans_are_the_golden_ones(tables: SparkSession, number: int) -> None:
-    """If a change is meant, run `python -m tests.extension.tpcds_plans` and look at the difference."""
+    """After an intended change, run `python -m tests.extension.tpcds_plans` and review the difference."""
     assert tpcds_plans.plan(tables, number) == tpcds_plans.golden_file(number).read_text()

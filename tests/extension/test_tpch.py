@@ -1,4 +1,4 @@
-"""TPC-H's 22 queries: the plans are those that were agreed on, and every mode gives the same rows."""
+"""TPC-H's 22 queries: the plans equal the golden plans, and every mode gives the same rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tables(spark: SparkSession) -> SparkSession:
 @pytest.mark.parametrize("mode", tpch_plans.MODES)
 @pytest.mark.parametrize("number", tpch.QUERIES)
 def test_plans_are_the_golden_ones(tables: SparkSession, number: int, mode: str) -> None:
-    """If a change is meant, run `python -m tests.extension.tpch_plans` and look at the difference."""
+    """After an intended change, run `python -m tests.extension.tpch_plans` and review the difference."""
     with tpch_plans.settings(tables, mode):
         assert tpch_plans.plan(tables, number, mode) == tpch_plans.golden_file(mode, number).read_text()
 
@@ -53,7 +53,7 @@ def test_rows_are_the_same_in_every_mode(tables: SparkSession, number: int, mode
 
 
 def test_hints_make_pipelines(tables: SparkSession) -> None:
-    """Otherwise the rows of hint mode would show nothing."""
+    """Without pipelines in hint mode, comparing its rows would prove nothing."""
     with tpch_plans.settings(tables, "hint"):
         planned = {n: sum(pipelines_of(tables.sql(tpch_plans.query(n, "hint")))) for n in tpch.QUERIES}
     assert {number for number, joins in planned.items() if joins == 0} == WITHOUT_A_HINTED_JOIN

@@ -1,4 +1,4 @@
-"""Groups that workers finish before a pipeline takes them: below joins, below each other, and ordered."""
+"""Aggregates that workers complete before a pipeline reads them: below joins, nested, and ordered."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _whole(spark: SparkSession) -> Iterator[None]:
 
 
 def sources(df: DataFrame) -> int:
-    """How many pipelines of a plan take what workers have made."""
+    """Return the number of pipelines in a plan that read rows which workers have derived."""
     return len(re.findall(r"Pipelined(?:Join|Aggregate) \[.*\] scan=made by a pipeline of its own", plan_of(df)))
 
 
@@ -91,7 +91,7 @@ def test_first_rows_are_kept_by_tasks(spark: SparkSession) -> None:
     assert re.search(r"of whole groups top=7 by", plan_of(df)), plan_of(df)
     assert len(df.collect()) == 7
     assert sparkext.report(df).joins[-1].rows_out == 7
-    assert len(sparkext.report(df).tasks) == 1  # which takes all: made again, groups may come in another order
+    assert len(sparkext.report(df).tasks) == 1  # one task reads all groups: after recomputation, their order may differ
 
 
 def test_budgets_of_few_rows(spark: SparkSession) -> None:
@@ -106,7 +106,7 @@ def test_keys_that_collide(spark: SparkSession) -> None:
 
 
 def test_what_does_not_fit(spark: SparkSession) -> None:
-    """Spark's own aggregate runs below Spark's own joins, or alone."""
+    """Spark's own aggregate runs, below Spark's own joins or alone."""
     for query in (QUERIES["alone"][0], QUERIES["a join"][0], QUERIES["groups of groups"][0]):
         with configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes=100):
             df = assert_like_spark(spark, lambda query=query: spark.sql(query.replace("price", "price + 1")))
@@ -152,7 +152,7 @@ def test_the_report_tells_what_made_the_rows(spark: SparkSession) -> None:
 
 
 def test_few_groups_go_to_spark_in_parts(spark: SparkSession, tmp_path: Path) -> None:
-    """Unless told otherwise, workers finish what has as many groups as a column may have values."""
+    """By default, workers complete an aggregate if a grouping column's range in the files permits 10,000 groups."""
     spark.range(20_000).selectExpr("id", "id % 9999 AS less", "concat('t', id) AS t").write.parquet(f"{tmp_path}/many")
     many = spark.read.parquet(f"{tmp_path}/many")
     with configured(spark, spark_sparkext_debug_groups="auto"):

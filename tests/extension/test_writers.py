@@ -1,4 +1,4 @@
-"""Pipelines that end in a write: rows are read where they lie, and what is written is what Spark's own join writes."""
+"""Pipelines below a write: the writer reads rows in place, and writes the same as with Spark's own join."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql.types import Row
 from sparkext import report
 from tests.extension.extension_checks import configured, mode, rows_of
 
-# An interval of months is not here: Spark has no Python value for it.
+# Month intervals are missing: Spark has no Python value for them.
 TYPES = {
     "flag": "id % 2 = 0",
     "tiny": "tinyint(id % 100 - 50)",
@@ -60,7 +60,7 @@ INSERTED = "SELECT /*+ PIPELINED_JOIN(w_dims) */ id, b_text FROM w_facts JOIN w_
 
 
 def is_in_place(spark: SparkSession) -> bool:
-    """Whether the pipeline of the last write emitted rows in place, by what Spark's UI shows of it."""
+    """Return whether the pipeline of the last write emitted rows in place, according to Spark's UI."""
     executions = spark._jsparkSession.sharedState().statusStore().executionsList()
     plan = executions.last().physicalPlanDescription()
     assert "PipelinedJoin (" in plan, plan
@@ -107,7 +107,7 @@ def test_what_was_written_has_a_report(spark: SparkSession) -> None:
 
 
 def test_rows_of_a_query_are_copied(spark: SparkSession) -> None:
-    """Spark casts them to its own class when it collects, sorts or shuffles."""
+    """Spark casts rows to its own class when it collects, sorts or shuffles."""
     frame = joined(spark, set())
     assert "in place" not in str(frame._jdf.queryExecution().executedPlan())
     with mode(spark, "off"):
@@ -117,7 +117,10 @@ def test_rows_of_a_query_are_copied(spark: SparkSession) -> None:
 
 
 def texts_source() -> type[DataSource]:
-    """A sink that writes the texts of rows, a file a task. Made in a function, so that workers get it by value."""
+    """Return a sink that writes rows as text, one file per task.
+
+    The class is local to this function, so that it is pickled by value for workers.
+    """
 
     class Texts(DataSource):
         @classmethod

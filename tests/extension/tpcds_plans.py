@@ -1,9 +1,9 @@
-"""Plans of TPC-DS queries, over tables that are about as large as those of scale factor 10, but hold nothing.
+"""Plans of TPC-DS queries, over tables with the sizes of scale factor 10 and without data.
 
-Plans depend on how many rows the footers of Parquet files count, and on how long the files are: these have a footer
-that counts as many rows of nulls, and before it a hole. Nobody can read them.
+Plans depend on the row counts in the footers of Parquet files, and on the lengths of the files. These files consist of
+a hole and a footer that counts as many rows of nulls, so that they cannot be read.
 
-Run as a script, it writes the golden plans anew: `python -m tests.extension.tpcds_plans`, then read what has changed.
+As a script, it regenerates the golden plans: `python -m tests.extension.tpcds_plans`. Then review the difference.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_IN_GROUP = 1_000_000
 
 
 class _Table(NamedTuple):
-    """About how many thousands of rows, and bytes a row in a file; the columns that queries name, by their types."""
+    """Approximate thousands of rows, bytes per row in a file, and the columns that queries use, by type."""
 
     thousands: int
     bytes_a_row: int
@@ -128,7 +128,7 @@ _TABLES = {
 
 @contextmanager
 def tables(spark: SparkSession) -> Iterator[None]:
-    """Make the tables known under their names, and set what the golden plans were made with."""
+    """Register the tables as views, with the settings of the golden plans."""
     with (
         tempfile.TemporaryDirectory() as folder,
         configured(spark, **{key.replace(".", "_"): value for key, value in SETTINGS.items()}),
@@ -146,7 +146,7 @@ def tables(spark: SparkSession) -> Iterator[None]:
 
 
 def _write_hollow(path: Path, table: _Table) -> None:
-    """Write a file whose footer has one row group as often as it takes, of a column that nobody asks for."""
+    """Write a sparse file whose footer repeats one row group for the required number of rows, with an unused column."""
     rows = table.thousands * 1000
     in_group = min(rows, MOST_IN_GROUP)
     group = io.BytesIO()
@@ -164,12 +164,12 @@ def _write_hollow(path: Path, table: _Table) -> None:
 
 
 def plan(spark: SparkSession, number: int) -> str:
-    """The plan of a query before it runs, without ids and paths."""
+    """Return the plan of a query before it runs, without ids and paths."""
     return tpch_plans.plan_of(spark, tpcds.query(number))
 
 
 def golden_file(number: int) -> Path:
-    """Where the golden plan of a query lies."""
+    """Return the path of a query's golden plan."""
     return GOLDEN / f"q{number:02}.txt"
 
 

@@ -1,6 +1,6 @@
-"""TPC-H's queries for the extension's tests: their hinted form, and their plans with everything incidental taken out.
+"""TPC-H's queries for the extension's tests: their hinted form, and their plans without incidental details.
 
-Run as a script, it writes the golden plans anew: `python -m tests.extension.tpch_plans`, then read what has changed.
+As a script, it regenerates the golden plans: `python -m tests.extension.tpch_plans`. Then review the difference.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SCALE_FACTOR = 0.1
 GOLDEN = Path(__file__).parent / "golden"
 MODES = ("auto", "hint", "off")
 
-# At this scale Spark would broadcast every table: the threshold shrinks with the data.
-# Metadata is not cut off, as it would be after longer or shorter paths.
+# At this scale Spark would broadcast every table, so the threshold is reduced as well. Metadata in plans is not
+# truncated, which would depend on the lengths of paths.
 SETTINGS = {
     "spark.sql.autoBroadcastJoinThreshold": "256k",
     "spark.sql.shuffle.partitions": "4",
@@ -42,34 +42,34 @@ _INCIDENTAL = (
 
 
 def register_tables(spark: SparkSession, folder: Path) -> None:
-    """Make the tables known under their names."""
+    """Register the tables as views."""
     for table in tpch.TABLES:
         spark.read.parquet(str(folder / f"{table}.parquet")).createOrReplaceTempView(table)
 
 
 def settings(spark: SparkSession, mode: str) -> AbstractContextManager[None]:
-    """Set the mode and what the golden plans were made with."""
+    """Set the mode and the settings of the golden plans."""
     changed = {"spark.sparkext.mode": mode, **SETTINGS}
     return configured(spark, **{key.replace(".", "_"): value for key, value in changed.items()})
 
 
 def hinted(query: str) -> str:
-    """Ask for a pipelined join with every table of every query block."""
+    """Add a hint for a pipelined join with every table to every query block."""
     return re.sub(r"\bSELECT\b", f"SELECT /*+ PIPELINED_JOIN({', '.join(tpch.TABLES)}) */", query)
 
 
 def query(number: int, mode: str) -> str:
-    """The text of a query in a mode: hint mode wants hints."""
+    """Return the text of a query for a mode; hint mode needs hints."""
     return hinted(tpch.query(number)) if mode == "hint" else tpch.query(number)
 
 
 def plan(spark: SparkSession, number: int, mode: str) -> str:
-    """The plan of a query before it runs, without ids and paths."""
+    """Return the plan of a query before it runs, without ids and paths."""
     return plan_of(spark, query(number, mode))
 
 
 def plan_of(spark: SparkSession, sql: str) -> str:
-    """The same of any query's text."""
+    """Return the plan of any SQL text before it runs, without ids and paths."""
     text = str(spark.sql(sql)._jdf.queryExecution().executedPlan().toString())
     for pattern, replacement in _INCIDENTAL:
         text = pattern.sub(replacement, text)
@@ -77,7 +77,7 @@ def plan_of(spark: SparkSession, sql: str) -> str:
 
 
 def golden_file(mode: str, number: int) -> Path:
-    """Where the golden plan of a query lies."""
+    """Return the path of a query's golden plan."""
     return GOLDEN / mode / f"q{number:02}.txt"
 
 

@@ -1,9 +1,9 @@
-"""`python -m tests.fuzz`: random SQL queries, all that can be a pipeline planned as one, and as Spark plans them.
+"""`python -m tests.fuzz`: random SQL queries, with every eligible join planned as a pipeline, and as Spark plans them.
 
-Rows, schemas and conditions of errors are compared. Every query that differs is made smaller, and written down as a
-program that runs it alone. Queries are numbered: a run can be split, or go on where another has ended.
+Rows, schemas and error conditions are compared. Every query that differs is shrunk, and written as a program that runs
+it alone. Queries are numbered, so that a run can be split, or continue after another one.
 
-Exit status: 0, 1 if any query differed.
+Exit status: 0, or 1 if any query differed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUERIES_PER_UNIVERSE = 40
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run as many queries as `argv` asks for."""
+    """Run as many queries as `argv` requests."""
     arguments = _parser().parse_args(argv)
     numbers: Sequence[int] = range(arguments.first, arguments.first + arguments.queries)
     if arguments.only is not None:
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Hunt:
-    """Runs queries of one seed by their numbers, counts them, and tells what differs."""
+    """Runs the queries of one seed by their numbers, counts them, and reports those that differ."""
 
     def __init__(self, runner: Runner, seed: int, out: Path | None, patience: float) -> None:
         self.tally = Tally()
@@ -53,7 +53,7 @@ class Hunt:
         self._patience = patience
 
     def run(self, numbers: Iterable[int], match: str = "", shape: str = "", show: bool = False) -> None:
-        """Run queries of a shape whose SQL matches; those whose numbers follow each other share their tables."""
+        """Run queries of a shape whose SQL matches; consecutive numbers share their tables."""
         started = time.monotonic()
         by_universe: dict[int, list[int]] = {}
         for number in numbers:

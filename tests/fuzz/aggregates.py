@@ -1,4 +1,4 @@
-"""Random aggregate functions that have the same value in whatever order their rows come."""
+"""Random aggregate functions whose value does not depend on the order of rows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.fuzz.types import ABOUT, EXACT
 _COUNTED = (*EXACT, "float")
 _MOMENTS = ("stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp")
 _WAYS = {"count": 5, "sum": 5, "avg": 3, "ends": 6, "distinct": 2, "bits": 2, "test": 2, "moments": 1, "other": 0.25}
-"""What there is, and how often each is taken; `other` is what workers do not compute."""
+"""Kinds of calls with their frequencies; `other` are functions that workers do not compute."""
 
 
 class AggregateMaker:
-    """Draws calls over what `maker` makes, for one query. `extreme` and `reckless`: see `ExpressionMaker`."""
+    """Draws calls over expressions of `maker`, for one query. `extreme` and `reckless`: see `ExpressionMaker`."""
 
     def __init__(self, r: random.Random, maker: ExpressionMaker, extreme: bool, reckless: bool) -> None:
         self._r = r
@@ -26,13 +26,13 @@ class AggregateMaker:
         self._made_distinct: Expr | None = None
 
     def call(self) -> Expr:
-        """Return an aggregate."""
+        """Return an aggregate call."""
         way = self._r.choices(list(_WAYS), list(_WAYS.values()))[0]
         made: Expr = getattr(self, f"_{way}")()
         return made
 
     def call_of(self, family: str) -> Expr:
-        """Return an aggregate whose value is of a family: one of `EXACT`."""
+        """Return an aggregate whose value is of this family, which is one of `EXACT`."""
         r = self._r
         if family == "int" and r.random() < 0.4:
             return self._count()
@@ -49,7 +49,7 @@ class AggregateMaker:
         return self._maker.some_family(among)
 
     def _filtered(self, call: Expr) -> Expr:
-        """Return the call for some of the rows, now and then."""
+        """Return the call, sometimes with a FILTER."""
         if self._r.random() >= 0.2:
             return call
         return Expr(f"{call.text} FILTER (WHERE {{}})", call.family, (*call.args, self._maker.predicate(1)))
@@ -67,7 +67,7 @@ class AggregateMaker:
         return self._filtered(Expr("count({})", "int", (self._value(self._family(_COUNTED)),)))
 
     def _addend(self, family: str) -> Expr:
-        """Return a number whose sums overflow in every order of rows or in none: all have one sign."""
+        """Return a number of one sign, so that its sums overflow in every order of rows or in none."""
         value = self._value(family)
         if family == "float" and self._is_extreme:
             return Expr("({} % 1000)", family, (value,))
@@ -87,7 +87,7 @@ class AggregateMaker:
         return self._filtered(Expr("avg({})", family if family == "decimal" else ABOUT, (self._addend(family),)))
 
     def _ends(self, family: str = "") -> Expr:
-        """Return the least or the greatest: of a float one that is no zero, as two of them are equal."""
+        """Return a minimum or maximum; for floats, one that is not zero, because 0.0 equals -0.0."""
         family = family or self._family(_COUNTED)
         value = self._value(family)
         if family == "float":
@@ -95,7 +95,7 @@ class AggregateMaker:
         return self._filtered(Expr(self._r.choice(("min({})", "max({})")), family, (value,)))
 
     def _distinct(self) -> Expr:
-        """Return a DISTINCT call: those of a query mostly look at the same, so that Spark computes it in parts."""
+        """Return a DISTINCT call. Most calls of a query have the same argument: Spark computes them in parts."""
         r = self._r
         if self._made_distinct is None or r.random() < 0.1:
             self._made_distinct = self._value(self._family(_COUNTED))

@@ -1,4 +1,4 @@
-"""A query with all that it runs with, by its number."""
+"""Draws a query, its settings and its tables by the number of the case."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.fuzz.tables import Universe
 
 CHAIN = "chain"
 _GRAPHS = 0.65
-"""Share of queries that are graphs of joins and aggregates; others are chains of joins of every kind."""
+"""Share of queries that are graphs of joins and aggregates. The others are chains of joins of every type."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A query, what it is asked of, and the settings that it runs with; `shape` is what it was drawn as."""
+    """A query, the tables that it reads, and its settings; `shape` is the kind of query that was drawn."""
 
     name: str
     universe: Universe
@@ -31,7 +31,7 @@ def make_case(universe: Universe, number: int) -> Case:
     name = f"{universe.name}:{number}"
     r = random.Random(f"query {name}")
     settings = _settings(r)
-    # Drawn aside, so that queries keep their numbers.
+    # A generator of its own keeps the numbers of queries stable.
     aside = random.Random(f"partitioned {name}")
     settings["spark.sparkext.partitioned"] = aside.choice(("auto", "never", "always"))
     settings["spark.sparkext.debug.slots"] = aside.choice(("planned", "random"))
@@ -44,14 +44,14 @@ def make_case(universe: Universe, number: int) -> Case:
 
 
 def _settings(r: random.Random) -> dict[str, str]:
-    """Return what a query runs with, both ways."""
+    """Return the settings of a query, which hold with and without the extension."""
     generated = r.random() < 0.15
     return {
         "spark.sql.ansi.enabled": r.choice(("true", "true", "false")),
         "spark.sql.adaptive.enabled": r.choice(("true", "false")),
         "spark.sql.autoBroadcastJoinThreshold": r.choice(("10485760", "-1")),
         "spark.sql.parquet.enableVectorizedReader": r.choice(("true", "true", "false")),
-        # To compile the code of a query takes longer than to run it over a few rows.
+        # Compiling the code of a query costs more than running it on a few rows.
         "spark.sql.codegen.wholeStage": str(generated).lower(),
         "spark.sql.codegen.factoryMode": "FALLBACK" if generated else "NO_CODEGEN",
         "spark.sparkext.scan.fused": r.choice(("true",) * 5 + ("false",)),
@@ -64,7 +64,7 @@ def _settings(r: random.Random) -> dict[str, str]:
 
 
 def _settings_of_graphs(r: random.Random) -> dict[str, str]:
-    """Return more of them: how many tasks there are before and after a shuffle, and how much memory."""
+    """Return further settings for graphs: the number of tasks before and after a shuffle, and limits of memory."""
     return {
         "spark.sql.shuffle.partitions": r.choice(("1", "2", "2", "3", "5")),
         "spark.sql.files.minPartitionNum": r.choice(("1", "2", "5")),

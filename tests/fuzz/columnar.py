@@ -1,4 +1,4 @@
-"""Random expressions out of what workers compute by columns, mostly: see `plans.evaluators.ARROW`."""
+"""Random expressions, most of which workers compute by columns: see `plans.evaluators.ARROW`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from tests.fuzz.sql import Expr
 from tests.fuzz.types import NUMBERS, quoted_text
 
 _OTHERS = 0.1
-"""Share of expressions of the whole grammar: one that only Spark evaluates leaves all of an aggregate to it."""
+"""Share of expressions of the whole grammar. A single one that only Spark evaluates leaves its aggregate to Spark."""
 _DATE_FIELDS = ("year", "quarter", "month", "day", "dayofweek", "weekday", "dayofyear", "weekofyear")
 _UNITS = ("year", "quarter", "month", "week")
 _DECIMAL_CASTS = ("decimal(38,10)", "decimal(25,3)", "decimal(38,0)", "decimal(12,1)", "decimal(3,2)", "decimal(1,0)")
 
 
 class ColumnarMaker(ExpressionMaker):
-    """Draws expressions of a family; see `ExpressionMaker`. They stand in a query several times: they are short."""
+    """Draws short expressions of a family, because a query repeats them; see `ExpressionMaker`."""
 
     longest = 40
 

@@ -1,4 +1,4 @@
-"""Random expressions over the columns in sight."""
+"""Random expressions over the visible columns."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.fuzz.types import ABOUT, BY_FAMILY, EXACT, NUMBERS, quoted_text
 _COMPARISONS = ("=", "<=>", "<", "<=", ">", ">=", "<>", "<>")
 _COMPARABLE = (*EXACT, "float", "months")
 Subquery = Callable[[str], Expr | None]
-"""Makes an expression with a subquery: of a family, or `predicate`."""
+"""Returns an expression with a subquery, of a family or `predicate`; or None."""
 
-_DEEPEST_PARENTHESES = 12  # Spark's parser takes ten seconds for sixty, and keeps all that it saw
+_DEEPEST_PARENTHESES = 12  # Spark's parser needs ten seconds for sixty, and caches its states
 
 
 class ExpressionMaker:
     """Draws expressions of a family.
 
-    `reckless`: arithmetic may overflow and divisors may be zero. `subquery`, if there is one, is asked now and then.
+    `reckless`: arithmetic may overflow, and divisors may be zero. `subquery`, if given, is called sometimes.
     """
 
     longest = 4000
-    """The most elements of a list, or conditions in one."""
+    """The largest number of elements of a list, or of conditions in a conjunction."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ExpressionMaker:
         self._subquery = subquery
 
     def column(self, family: str) -> Expr | None:
-        """Return a column of a family, if there is one."""
+        """Return a column of a family, or None."""
         found = [column for column in self.columns if column.family == family]
         return self._r.choice(found) if found else None
 
@@ -73,7 +73,7 @@ class ExpressionMaker:
         return column if column is not None and r.random() < 0.85 else self.literal(family)
 
     def some_family(self, among: Sequence[str] = ()) -> str:
-        """Return the family of one of the columns."""
+        """Return the family of a random column."""
         found = [column.family for column in self.columns if not among or column.family in among]
         return self._r.choice(found) if found else "int"
 
@@ -83,7 +83,7 @@ class ExpressionMaker:
         return None
 
     def _any_of(self, family: str, depth: int) -> Expr:
-        """Return what there is for every family."""
+        """Return an expression that exists for every family."""
         r = self._r
         way = r.randrange(5)
         if family in ("void", "map", "variant", ABOUT) or way == 0:
@@ -100,7 +100,7 @@ class ExpressionMaker:
         return Expr("nullif({, })", family, (self.value(family, depth), self.literal(family)))
 
     def _number(self, depth: int, family: str) -> Expr:
-        """Return a number that arithmetic cannot make too large, unless the maker is reckless."""
+        """Return a number for which arithmetic does not overflow, unless the maker is reckless."""
         value = self.value(family, depth)
         return value if self._reckless or not self._extreme else Expr("({} % 1000)", family, (value,))
 
@@ -266,7 +266,7 @@ class ExpressionMaker:
         return self.comparison("int", depth)
 
     def comparison(self, family: str, depth: int = 1) -> Expr:
-        """Return a comparison of two values of a family, or of numbers of two."""
+        """Return a comparison of two values of a family, or of numbers of two families."""
         r = self._r
         other = r.choice(NUMBERS) if family in NUMBERS and r.random() < 0.15 else family
         left, right = self.value(family, depth), self.value(other, depth)
@@ -290,7 +290,7 @@ class ExpressionMaker:
         return Expr(f"({{}} {word} ({{}}))", "bool", (value, Expr("{, }", family, listed)))
 
     def _deep(self) -> Expr:
-        """Return many conditions in one, side by side or one in the other."""
+        """Return many conditions in one, either in a row or nested."""
         r = self._r
         count = min(r.choice((30, 60, 250)), self.longest)
         word = r.choice(("AND", "OR"))

@@ -22,12 +22,12 @@ from tests.fuzz.tables import Universe
 from tests.fuzz.types import ABOUT, EXACT
 
 SHAPES = {"scan": 20, "joins": 25, "derived": 15, "again": 15, "twice": 8, "union": 7, "rows": 10}
-"""What graphs there are, and how often each is drawn."""
+"""Shapes of graphs, with their frequencies."""
 _KEYABLE = (*EXACT, "float")
 
 
 class GraphMaker(QueryMaker):
-    """Draws queries of one shape. No two of the relations of one have the same alias."""
+    """Draws queries of one shape. The relations of a query have unique aliases."""
 
     ordered_share = 0.3
     expressions = ColumnarMaker
@@ -115,7 +115,7 @@ class GraphMaker(QueryMaker):
         return where
 
     def _row_query(self, relation: Relation, distinct: bool = True) -> Select:
-        """Return rows with computed columns, under filters."""
+        """Return filtered rows with computed columns."""
         r = self._r
         maker = self._columnar(relation.columns)
         chosen = r.sample(relation.columns, min(len(relation.columns), r.randint(1, 6)))
@@ -126,7 +126,7 @@ class GraphMaker(QueryMaker):
         return Select(items, relation.source, self._where(relation), distinct=distinct, hints=hints)
 
     def _groups(self, relation: Relation, families: Sequence[str] = ()) -> Select:
-        """Return an aggregate; `families` are those of its columns, if they matter."""
+        """Return an aggregate; `families` are the required families of its columns, if any."""
         r = self._r
         maker = self._columnar(relation.columns)
         aggregates = AggregateMaker(r, maker, self._universe.extreme, self._reckless)
@@ -156,14 +156,14 @@ class GraphMaker(QueryMaker):
         if r.random() < 0.4:
             computed = maker.value(maker.some_family(_KEYABLE), 2)
             keys = [*keys[1:], computed]
-        # A constant would be the number of a column, or no column at all.
+        # Spark reads a constant in GROUP BY as a column's position, or drops it.
         return [
             key if key.args or key.column is not None else Expr("coalesce({, })", key.family, (key, key))
             for key in keys
         ]
 
     def _over(self, values: Sequence[Expr]) -> list[Expr]:
-        """Return what is computed of keys and calls."""
+        """Return expressions over keys and aggregate calls."""
         known = [value for value in values if value.family != ABOUT]
         if not known or self._r.random() >= 0.3:
             return []

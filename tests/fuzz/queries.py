@@ -39,12 +39,12 @@ _WITHOUT_COLUMNS = ("LEFT SEMI", "LEFT ANTI")
 _MOST_ROWS = 1_500
 _KEYABLE = (*EXACT, "float")
 FOLDER = "/folder/of/tables"
-"""Stands for the folder of the tables' files in a query."""
+"""Placeholder for the folder of the tables' files in a query."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Something in FROM: its columns as expressions, and about how many rows it has."""
+    """An item of FROM: its columns as expressions, and its approximate number of rows."""
 
     source: Source
     columns: tuple[Expr, ...]
@@ -52,7 +52,7 @@ class Relation:
 
 
 class QueryMaker:
-    """Draws queries. No two of the relations of one have the same alias."""
+    """Draws queries. The relations of a query have unique aliases."""
 
     ordered_share = 0.15
     expressions = ExpressionMaker
@@ -84,7 +84,7 @@ class QueryMaker:
         return SetOperation(word, self._select(families, plain=True), self._select(families, plain=True))
 
     def _ordered(self, body: Query) -> Query:
-        """Order by all columns, if equal rows are the same then."""
+        """Order by all columns, if rows that compare as equal are identical."""
         r = self._r
         families = result_families(body)
         if r.random() >= self.ordered_share or not families or not all(family in EXACT for family in families):
@@ -116,7 +116,7 @@ class QueryMaker:
         return self._table(r.choice(self._universe.tables))
 
     def _table(self, table: Table, direct: bool = False) -> Relation:
-        """Return a table by its view, or directly by its files, if it is in Parquet files without partitions."""
+        """Return a table by its view, or directly by its files if it is stored in Parquet files without partitions."""
         alias = self._alias()
         columns = tuple(column_of(alias, column.name, column.of.family) for column in table.columns)
         direct = direct and table.storage.way in ("spark parquet", "pyarrow") and not table.storage.partitions
@@ -125,7 +125,7 @@ class QueryMaker:
         return Relation(source, columns, len(table.rows))
 
     def _small_query(self, whole: bool = False) -> Query:
-        """Return a query over one table, or over two joined ones."""
+        """Return a query over one table, or over a join of two."""
         r = self._r
         table = self._table(r.choice(self._universe.tables), direct=r.random() < 0.3)
         if whole and r.random() < 0.5:
@@ -146,7 +146,7 @@ class QueryMaker:
         return Select(tuple(items), table.source, where, distinct=distinct)
 
     def _file_function(self, table: Relation) -> Item | None:
-        """Return something that Spark knows of a row of a single table: its file, or where it was read."""
+        """Return an expression about the file of a row, which Spark allows for a single table; or None."""
         if not isinstance(table.source, TableSource) or not table.source.name.startswith("parquet."):
             return None
         names = (("file_name", "string"), ("file_path", "string"), ("file_size", "int"), ("row_index", "int"))
@@ -169,7 +169,7 @@ class QueryMaker:
         return joined
 
     def _joined(self, left: Relation, right: Relation | None = None) -> Relation:
-        """Join a relation with another one, or with a join of two."""
+        """Join a relation with another relation, or with a join of two."""
         r = self._r
         if right is None:
             if r.random() < 0.04:
@@ -193,13 +193,16 @@ class QueryMaker:
         return Relation(Joined(kind, left.source, right.source, on), columns, rows)
 
     def _using(self, kind: str, left: Relation, right: Relation) -> Relation | None:
-        """Join by names that both sides have once; a natural join if these are all of them."""
+        """Join by the names that are unique on both sides; as a natural join in some cases.
+
+        Return None if there are none.
+        """
         names = [[column.column[1] for column in side.columns if column.column] for side in (left, right)]
         both = tuple(name for name in names[0] if names[0].count(name) == names[1].count(name) == 1)
         if not both or kind == "CROSS":
             return None
         natural = self._r.random() < 0.4
-        # Columns that the result has once are still found by either of their names.
+        # A column that is merged in the result is still visible under both of its names.
         columns = left.columns if kind in _WITHOUT_COLUMNS else left.columns + right.columns
         source = Joined(
             f"NATURAL {kind}" if natural else kind, left.source, right.source, using=() if natural else both
@@ -229,7 +232,7 @@ class QueryMaker:
     def _on(
         self, left: Sequence[Expr], right: Sequence[Expr], kind: str, large: bool
     ) -> tuple[tuple[Expr, ...], float]:
-        """Return the parts of a condition, and the share of pairs that may hold."""
+        """Return the conjuncts of a condition, and an estimate of the share of pairs that satisfy it."""
         r = self._r
         full = kind == "FULL" and r.random() < 0.8
         way = 0 if large or full else r.choices((0, 1, 2, 3, 4), (64, 18, 6, 5, 7))[0]
@@ -252,7 +255,7 @@ class QueryMaker:
         return (self._residual(left, right), *((self._equality(left, right),) if r.random() < 0.5 else ())), 1.0
 
     def _pair(self, left: Sequence[Expr], right: Sequence[Expr], among: Sequence[str]) -> tuple[Expr, Expr]:
-        """Return a column of either side, of one family mostly."""
+        """Return a column of each side, mostly of the same family."""
         r = self._r
         families = {c.family for c in left} & {c.family for c in right} & set(among)
         if families:
@@ -317,7 +320,7 @@ class QueryMaker:
         return Expr(text, "bool", (one, other, third, Expr(str(self._r.choice((0, 1, 3, 10))), "int")))
 
     def _residual(self, left: Sequence[Expr], right: Sequence[Expr]) -> Expr:
-        """Return a condition on one of the sides or on both."""
+        """Return a condition on one side, or on both."""
         r = self._r
         columns = [*left, *right] if r.random() < 0.7 else r.choice((left, right))
         subquery = self._subquery_over(columns) if r.random() < 0.05 else None
@@ -327,7 +330,7 @@ class QueryMaker:
     # SELECT
 
     def _select(self, families: Sequence[str] = (), plain: bool = False) -> Query:
-        """Return a SELECT; `families` are those of its columns, if they matter."""
+        """Return a SELECT; `families` are the required families of its columns, if any."""
         r = self._r
         relation = self._sources()
         maker = self._maker(relation.columns, subqueries=True)
@@ -351,7 +354,7 @@ class QueryMaker:
         return Select(items, relation.source, where, distinct=distinct, hints=hints)
 
     def _has_one_file_source(self, source: Source) -> bool:
-        """Return whether Spark takes the names of files for those of a single source."""
+        """Return whether Spark accepts functions of file names, which need a single source."""
         ways = {table.name: table.storage.way for table in self._universe.tables}
         names = [node.name for node in walk(source) if isinstance(node, TableSource)]
         of_files = [name for name in names if ways.get(name) not in ("values", "cached")]
@@ -370,7 +373,7 @@ class QueryMaker:
         return items
 
     def _windows(self, columns: Sequence[Expr], first: int) -> list[Item]:
-        """Return windows whose value is the same for rows that are equal by their order."""
+        """Return window functions whose value is the same for rows with equal order keys."""
         r = self._r
         by = r.choice([c for c in columns if c.family in EXACT] or [Expr("1", "int")])
         order = r.choice([c for c in columns if c.family in EXACT] or [Expr("1", "int")])
@@ -401,7 +404,7 @@ class QueryMaker:
         return Select(items, relation.source, where, Group(keys, way), having)
 
     def _aggregate(self, columns: Sequence[Expr], maker: ExpressionMaker) -> Expr:
-        """Return an aggregate that is the same in whatever order its rows come."""
+        """Return an aggregate whose value does not depend on the order of rows."""
         r = self._r
         exact = [c for c in columns if c.family in EXACT]
         way = r.randrange(6)
@@ -445,7 +448,7 @@ class QueryMaker:
         return lambda family: self._subquery(outer, family)
 
     def _subquery(self, outer: Sequence[Expr], family: str) -> Expr | None:
-        """Return EXISTS or IN for `predicate`, else a scalar subquery; about a row of `outer` mostly."""
+        """Return EXISTS or IN for `predicate`, otherwise a scalar subquery. Most are correlated with `outer`."""
         r = self._r
         inner = self._table(r.choice(self._universe.tables))
         if r.random() < 0.15:
@@ -490,6 +493,6 @@ def result_items(query: Query) -> tuple[Item, ...]:
 
 
 def result_families(query: Query) -> list[str]:
-    """Return the families of the columns of a query's result; none if they are not known."""
+    """Return the families of the columns of a query's result, or nothing if they are unknown."""
     items = result_items(query)
     return [] if any(item.value.text == "*" for item in items) else [item.value.family for item in items]

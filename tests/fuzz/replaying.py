@@ -13,7 +13,7 @@ from tests.fuzz.tables import Universe
 
 
 def replay(universe: Universe, query: Query, settings: dict[str, str]) -> None:
-    """Run a query both ways; print it, the plan of the extension, and how the results differ."""
+    """Run a query with and without the extension; print it, the extension's plan, and the difference of the results."""
     case = Case("replayed", universe, query, settings)
     with TemporaryDirectory() as folder, fuzz_session() as spark:
         verdict = Runner(spark, Path(folder)).run(case)

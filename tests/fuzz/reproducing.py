@@ -12,7 +12,7 @@ from tests.fuzz.storage import values_sql
 
 
 def reproducer(case: Case, verdict: Verdict, alone: str) -> str:
-    """Return the program. It says what differed, how the query was found, and what its tables hold, in SQL as well."""
+    """Return the program. Its comments have the difference, the command that finds the query, and the tables as SQL."""
     told = "\n".join(f"# {line}" for line in f"{verdict.kind}: {verdict.told}".splitlines())
     tables = "\n".join(
         f"# {table.name}, as {table.storage.way}:\n"

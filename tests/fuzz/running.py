@@ -1,4 +1,4 @@
-"""Runs queries in two sessions, one of which plans every join as a pipeline that can be, and compares the results."""
+"""Runs queries in two sessions, one of which plans every eligible join as a pipeline, and compares the results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OURS = {"spark.sparkext.mode": "auto", "spark.sparkext.debug.force": "true"}
 OWN = {"spark.sparkext.mode": "off"}
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\]")
 _SAY_NOTHING = (None, "_LEGACY_ERROR_TEMP_0000", "STAGE_MATERIALIZATION_MULTIPLE_FAILURES")
-"""Conditions of errors that only wrap others."""
+"""Conditions of errors that only wrap other errors."""
 _SPARK_JOIN = re.compile(
     r"^[ :+\-*()\d]*(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|BroadcastNestedLoopJoin|CartesianProduct)"
     r"(?:.*?\b(Inner|Cross|LeftOuter|RightOuter|FullOuter|LeftSemi|LeftAnti|ExistenceJoin|LeftSingle)\b)?"
@@ -36,7 +36,7 @@ _SCAN = re.compile(r"\] scan=(fused|(?:columns|rows) from Spark \([^()]*)")
 _ALWAYS = {
     "spark.sql.timeType.enabled": "true",
     "spark.sql.shuffle.partitions": "2",
-    # Spark describes every plan for its UI, several times if it is adaptive: this takes a tenth of a small query.
+    # Spark formats every plan for its UI, several times with adaptive execution: a tenth of the time of a small query.
     "spark.sql.ui.explainMode": "simple",
 }
 _PLAIN = {
@@ -48,16 +48,16 @@ _OTHER_ORDERS = (
     {"spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": "-1"},
     {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"},
 )
-# Python has no value for these, or one whose text depends on the order that it was made in.
+# Python has no value for these types, or a value whose text depends on its construction.
 _AS_TEXT = ("months", "variant")
 
 
 @dataclass
 class Outcome:
-    """What came of a query: rows as texts, or the condition of an error; and how its joins were run.
+    """The outcome of a query: rows as texts, or the condition of an error; and the counts of its joins.
 
-    `values` are the rows themselves; `behind` is what workers do with the rows of joins and scans: filters, groups, or
-    the reason why Spark groups them. `nulls` are columns that hold nulls and cannot, by the plan that ran.
+    `values` are the rows themselves. `behind` counts the operators that workers run after joins and scans: filters,
+    groups, or the reason why Spark groups. `nulls` are columns with nulls that are NOT NULL in the executed plan.
     """
 
     rows: list[str] = field(default_factory=list)
@@ -76,9 +76,9 @@ class Outcome:
 
 @dataclass
 class Verdict:
-    """Both outcomes, and how they differ: a kind of difference, and what it is.
+    """Both outcomes, and their difference: its kind and a description.
 
-    `reordered`: one of them is an error, and Spark comes to ours as well, if it runs the query in another order.
+    `reordered`: one outcome is an error, and Spark gives the extension's outcome as well with another evaluation order.
     """
 
     ours: Outcome
@@ -89,12 +89,12 @@ class Verdict:
 
 
 class Runner:
-    """Two sessions of one application, and the universe whose tables both of them see at present."""
+    """Two sessions of one application, and the universe whose tables are registered in both."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         from pyspark.logger import PySparkLogger
 
-        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # or each query that fails is pages of text
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # else, each failing query logs pages of text
         self._sessions = [spark.newSession(), spark.newSession()]
         for session, settings in zip(self._sessions, (OURS, OWN), strict=True):
             for key, value in {**settings, **_ALWAYS}.items():
@@ -105,7 +105,7 @@ class Runner:
         self._threads = ThreadPoolExecutor(2)
 
     def run(self, case: Case) -> Verdict:
-        """Run a query both ways, side by side, over the tables of its universe."""
+        """Run a query in both sessions concurrently, over the tables of its universe."""
         if case.universe is not self._universe:
             self._clear()
             self._make(case.universe)
@@ -120,8 +120,10 @@ class Runner:
         return verdict
 
     def _is_another_order(self, case: Case, sql: str, ours: Outcome, about: Sequence[int]) -> bool:
-        """Return whether Spark comes to the same where it evaluates in another order: does not skip what meets no
-        rows, joins in another way, or compiles filters, of which it then looks at no part behind one that is null.
+        """Return whether Spark has the same outcome if it evaluates in another order.
+
+        It then does not skip subplans whose other side is empty, uses other joins, or compiles filters. A compiled
+        filter does not evaluate any conjunct after a null one.
         """
         for other in _OTHER_ORDERS:
             self._configure({**case.settings, **other})
@@ -130,7 +132,7 @@ class Runner:
         return False
 
     def close(self) -> None:
-        """Forget the tables, and end the threads; the session stays."""
+        """Drop the tables and stop the threads; the session remains."""
         self._clear()
         self._threads.shutdown()
 
@@ -143,7 +145,7 @@ class Runner:
         self._universe = None
 
     def _make(self, universe: Universe) -> None:
-        # The same paths for all universes: what is kept of files must not be taken for those of others.
+        # All universes use the same paths: caches must not confuse the files of different universes.
         self._place.mkdir(parents=True)
         self._configure(_PLAIN)
         for session in self._sessions:
@@ -156,7 +158,7 @@ class Runner:
         self._universe = universe
 
     def _configure(self, settings: dict[str, str]) -> None:
-        """Set these in both sessions, and let others that were set before have their defaults again."""
+        """Set these keys in both sessions, and unset the keys that were set before."""
         for session in self._sessions:
             for key in self._settings.keys() - settings.keys():
                 session.conf.unset(key)
@@ -171,7 +173,7 @@ class Runner:
 
 
 def case_sql(case: Case) -> str:
-    """Return the query of a case, with columns that do not come out well as text."""
+    """Return the query of a case, with a cast for columns whose Python value cannot be compared."""
     items = result_items(case.query)
     sql = case.query.sql()
     if not any(item.value.family in _AS_TEXT for item in items) or any(item.name == "*" for item in items):
@@ -196,7 +198,7 @@ def _outcome(session: SparkSession, sql: str) -> Outcome:
         ran: Any = frame._jdf.queryExecution().executedPlan().schema()
         never_null = [place for place, field in enumerate(ran.fields()) if not field.nullable()]
         outcome.nulls = [place for place in never_null if any(row[place] is None for row in rows)]
-    except Exception as error:  # whatever it is: it is compared
+    except Exception as error:  # any error is an outcome to compare
         outcome.error, outcome.message = error_condition(error), str(error)[:2000]
     if frame is not None and session.conf.get("spark.sparkext.mode") != "off":
         _look_at_plan(frame, outcome)
@@ -204,7 +206,7 @@ def _outcome(session: SparkSession, sql: str) -> Outcome:
 
 
 def error_condition(error: Exception) -> str:
-    """Return the condition of an error of Spark, that of its cause if it only wraps another; or its class."""
+    """Return the condition of a Spark error, or of its cause if it only wraps one; otherwise, the error's class."""
     condition = getattr(error, "getCondition", lambda: None)()
     if condition in _SAY_NOTHING:
         found = [text for text in _CONDITION.findall(str(error)) if text not in _SAY_NOTHING]
@@ -213,7 +215,7 @@ def error_condition(error: Exception) -> str:
 
 
 def _look_at_plan(frame: DataFrame, outcome: Outcome) -> None:
-    """Count the joins of a plan that has run: pipelined ones by kind and form, Spark's own, and why they are."""
+    """Count the joins of an executed plan: pipelined ones by type and form, Spark's own, and the reasons for those."""
     query: Any = frame._jdf.queryExecution()
     try:
         runs = frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.sparkext.PipelineRuns  # type: ignore[union-attr]
@@ -222,7 +224,7 @@ def _look_at_plan(frame: DataFrame, outcome: Outcome) -> None:
         outcome.declined.update(general(str(reason)) for reason in runs.declined(query))
         plan = query.executedPlan()
         outcome.plan = str((plan.executedPlan() if plan.nodeName() == "AdaptiveSparkPlan" else plan).toString())
-    except Exception as error:  # a plan that could not be made: the query's error says so
+    except Exception as error:  # a failed planning: the query's error contains it
         outcome.plan = f"no plan: {str(error)[:500]}"
     outcome.scans.update(general(scan) for scan in _SCAN.findall(outcome.plan))
     for line in outcome.plan.splitlines():
@@ -233,7 +235,7 @@ def _look_at_plan(frame: DataFrame, outcome: Outcome) -> None:
 
 
 def _behind(node: str, told: str) -> list[str]:
-    """Return what workers do with the rows of a pipeline's joins, or of its scan."""
+    """Return the operators that workers run after a pipeline's joins, or after its scan."""
     of = "joins" if node == "Join" else "scans"
     found = [f"filters of {of}"] if " filter=" in told else []
     if by_spark := re.search(r" groups=by Spark \((.*)\)", told):
@@ -242,14 +244,14 @@ def _behind(node: str, told: str) -> list[str]:
 
 
 def general(reason: str) -> str:
-    """Return a reason without what it says of this query."""
+    """Return a reason without the details of this query."""
     reason = re.sub(r"(: ).*", r"\1…", reason, flags=re.DOTALL)
     reason = re.sub(r"column .* of type .* cannot be passed", "column … of type … cannot be passed", reason)
     return re.sub(r"a key of type [^:]*", "a key of type …", reason)
 
 
 def kind_and_form(label: str) -> tuple[str, str]:
-    """Return the kind of a join, and what its rows are found by, from its kind and condition as text."""
+    """Return the type of a join, and the form of its lookup, from its label."""
     kind, _, condition = label.partition(" ")
     first = condition.split(" AND ")[0]
     if " as of " in first:
@@ -264,7 +266,7 @@ def kind_and_form(label: str) -> tuple[str, str]:
 
 
 def difference(ours: Outcome, own: Outcome, ordered: bool, about: Sequence[int] = ()) -> tuple[str, str]:
-    """Return the kind of difference of two outcomes, and what it is; empty texts where there is none.
+    """Return the kind of difference between two outcomes and a description, or empty texts.
 
     Columns `about` are floats whose last digits do not matter.
     """
@@ -293,7 +295,7 @@ def difference(ours: Outcome, own: Outcome, ordered: bool, about: Sequence[int] 
 
 
 def are_near(ours: Sequence[tuple[Any, ...]], own: Sequence[tuple[Any, ...]], about: Sequence[int]) -> bool:
-    """Return whether rows are the same, in any order, but for the last digits of these columns."""
+    """Return whether rows are equal in any order, apart from the last digits of these columns."""
 
     def order(row: tuple[Any, ...]) -> tuple[Any, ...]:
         rest = [value for place, value in enumerate(row) if place not in about]

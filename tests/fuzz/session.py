@@ -1,4 +1,4 @@
-"""The session of a run: on two cores, small, and quick to start."""
+"""The session of a run: small, on two cores, and quick to start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def fuzz_session(extended: bool = True, **more: str) -> Iterator[SparkSession]:
     import sparkext
     from bench.spark_session import spark_session
 
-    # The second compiler costs more than its code saves, and a concurrent collector marks the heap at every page.
+    # The second compiler costs more than it saves, and a concurrent collector marks the heap on every page.
     os.environ.setdefault(
         "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC"
     )
@@ -31,7 +31,7 @@ def fuzz_session(extended: bool = True, **more: str) -> Iterator[SparkSession]:
             "spark.ui.retainedStages": "5",
             "spark.sql.ui.retainedExecutions": "5",
             "spark.sql.warehouse.dir": warehouse,
-            # Spark's ORC reader fails on some lists of decimals that are pushed into it.
+            # Spark's ORC reader fails on some pushed-down lists of decimals.
             "spark.sql.orc.filterPushdown": "false",
             "spark.sparkext.debug.sessions": "true",
             **more,

@@ -1,7 +1,7 @@
-"""Makes a case that goes wrong smaller: parts of the query, settings, rows and columns are left out.
+"""Shrinks a failing case by removing parts of the query, settings, rows and columns.
 
-Hypothesis shrinks what it has drawn, after which most tries are other queries, and each is two queries in Spark. Trees
-are cut here where their parts can do without each other: that takes dozens of tries.
+Hypothesis shrinks the random draws, so that most of its tries would be entirely different queries, and each try costs
+two queries in Spark. This module removes independent parts of trees instead, which needs dozens of tries.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ONE = Expr("1", "int")
 
 
 def shrunk(case: Case, is_wrong: Callable[[Case], bool], patience: float = PATIENCE_SECONDS) -> Case:
-    """Return the smallest case that was found in time; `is_wrong` makes the tables that a case names."""
+    """Return the smallest failing case found within the time limit; `is_wrong` creates the tables of a case."""
     return least(case, (_smaller_queries, _fewer_settings, _smaller_universes, _smaller_queries), is_wrong, patience)
 
 
@@ -46,7 +46,7 @@ def least(
     is_wrong: Callable[[Any], bool],
     patience: float,
 ) -> Any:
-    """Apply each reduction, which yields smaller cases, as long as one of those goes wrong, too."""
+    """Apply each reduction as long as one of the smaller cases that it yields still fails."""
     until = time.monotonic() + patience
     for smaller in reductions:
         progress = True
@@ -76,7 +76,7 @@ def _size(node: Any) -> int:
 
 
 def _candidates(node: Any) -> Iterator[Any]:
-    """Yield a node, and those that it could be replaced by, with one thing less somewhere below."""
+    """Yield replacements of a node: simpler nodes, and copies with one part less somewhere below."""
     yield from _simpler(node)
     if isinstance(node, Expr):
         listed = "{}" not in node.text
@@ -85,17 +85,17 @@ def _candidates(node: Any) -> Iterator[Any]:
         )
     elif not isinstance(node, TableSource):
         for name, value in parts(node):
-            # Rows of a limit are determined only if they are ordered by all of their columns.
+            # A LIMIT is deterministic only if rows are ordered by all columns.
             if not (isinstance(node, Ordered) and name == "keys"):
                 for smaller in _candidates(value) if is_dataclass(value) else fewer(value):
                     yield replace(node, **{name: smaller})
 
 
 def fewer(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield a tuple without halves, quarters and so on of it, and with one of its members simpler."""
+    """Yield a tuple without halves, quarters and so on, and with one of its members simplified."""
     length = len(values)
     without = (length + 1) // 2
-    while without > length // 32:  # of long lists large parts first: single members would be thousands of queries
+    while without > length // 32:  # for long lists, single members would cost thousands of queries
         for start in range(0, length, without):
             yield values[:start] + values[start + without :]
         without //= 2
@@ -131,7 +131,7 @@ def _simpler(node: Any) -> Iterator[Any]:
 
 
 def _mended(query: Any) -> Any:
-    """Leave out what looks at relations that are gone, and give every query at least one column."""
+    """Remove references to removed relations, and give every query at least one column."""
     return _mend(query, frozenset())
 
 
@@ -170,7 +170,7 @@ def _columns(query: Query) -> tuple[Item, ...]:
 
 
 def _aliases(source: Any) -> frozenset[str]:
-    """Return the relations in sight of a FROM."""
+    """Return the aliases that a FROM makes visible."""
     if isinstance(source, Joined):
         return _aliases(source.left) | _aliases(source.right)
     return frozenset((source.alias,))

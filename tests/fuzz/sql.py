@@ -1,4 +1,4 @@
-"""Queries as trees, and the SQL that they stand for."""
+"""Queries as trees, and their SQL."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PLACE = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True)
 class Expr:
-    """An expression: `text` with `{}` for each argument, or with one `{, }` that joins all of them by what it holds.
+    """An expression: `text` with `{}` for each argument, or with one separator in braces, as `{, }`, for all arguments.
 
-    A leaf is its text as it is; `column` says which column it is, as (alias, name).
+    A leaf is its text without placeholders; `column` identifies a column as (alias, name).
     """
 
     text: str
@@ -25,7 +25,7 @@ class Expr:
     column: tuple[str, str] | None = None
 
     def sql(self) -> str:
-        """Return it as SQL."""
+        """Return the expression as SQL."""
         if not self.args:
             return self.text
         if "{}" in self.text:
@@ -35,7 +35,7 @@ class Expr:
         return _PLACE.sub(lambda between: between[1].join(parts), self.text)
 
     def bare(self) -> str:
-        """Return it without the parentheses that a list does not need: nested ones take Spark's parser long."""
+        """Return the SQL without outer parentheses, which a list does not need; nested ones are slow to parse."""
         return self.sql()[1:-1] if self.args and self.text.startswith("({} ") else self.sql()
 
 
@@ -65,7 +65,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class Joined:
-    """A join; `kind` as SQL has it. Without `on` and `using` it has no condition of its own."""
+    """A join; `kind` is spelled as in SQL. Without `on` and `using`, it has no condition of its own."""
 
     kind: str
     left: Source
@@ -105,7 +105,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Select:
-    """A query without set operations. A group without keys is a whole result."""
+    """A query without set operations. A group without keys aggregates all rows."""
 
     items: tuple[Item, ...]
     source: Source
@@ -158,7 +158,7 @@ class With:
 
 @dataclass(frozen=True)
 class Ordered:
-    """ORDER BY, with LIMIT and OFFSET if they are not None. `keys` are columns by number, with their direction."""
+    """ORDER BY, with LIMIT and OFFSET if they are not None. `keys` are positions of columns with their direction."""
 
     body: Query
     keys: tuple[str, ...]
@@ -178,7 +178,7 @@ Node = Expr | Query
 
 
 def parts(node: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a node that hold nodes or tuples, by name."""
+    """Yield the fields of a node that contain nodes or tuples, by name."""
     for field in fields(node):
         value = getattr(node, field.name)
         if is_dataclass(value) or isinstance(value, tuple):
@@ -186,7 +186,7 @@ def parts(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def walk(node: Any) -> Iterator[Any]:
-    """Yield a node and all below it."""
+    """Yield a node and all of its descendants."""
     if is_dataclass(node):
         yield node
         for _, value in parts(node):

@@ -1,4 +1,4 @@
-"""Writes tables and makes views of them: Parquet of several writers, ORC, caches, and values that lie in the plan."""
+"""Writes tables and creates views of them: Parquet of several writers, ORC, caches, and VALUES in the plan."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ARROW = {
     "struct<a:int,b:string>": pa.struct([("a", pa.int32()), ("b", pa.string())]),
     "map<string,int>": pa.map_(pa.string(), pa.int32()),
 }
-# What Spark reads as the type is written as one without a sign.
+# Spark reads these unsigned types as the keys.
 _UNSIGNED = {"smallint": pa.uint8(), "int": pa.uint16(), "bigint": pa.uint32(), "decimal(20,0)": pa.uint64()}
 _OWN_OPTIONS = ("unsigned", "coarse_time", "required", "without_row_groups")
 _NO_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
@@ -43,7 +43,7 @@ def quoted(name: str) -> str:
 
 
 def values_sql(table: Table) -> str:
-    """Return a query that gives the rows of a table."""
+    """Return a query that returns the rows of a table."""
     names = [quoted(column.name) for column in table.columns]
     if not table.rows:
         nulls = (f"{column.of.of(None)} AS {name}" for column, name in zip(table.columns, names, strict=True))
@@ -63,7 +63,7 @@ def store(spark: SparkSession, table: Table, folder: Path) -> None:
 
 
 def register(spark: SparkSession, table: Table, folder: Path) -> None:
-    """Make the view of a table in a session."""
+    """Create the view of a table in a session."""
     way = table.storage.way
     if way in ("values", "cached"):
         frame = spark.sql(values_sql(table))
@@ -145,7 +145,7 @@ def _arrow_type(column: Column, own: dict[str, Any]) -> pa.DataType:
 
 
 def _stored(value: Any, kind: pa.DataType) -> Any:
-    """Bring a value to what a narrower type holds."""
+    """Convert a value to one that a narrower type can store."""
     if value is None:
         return None
     if pa.types.is_unsigned_integer(kind):

@@ -1,4 +1,4 @@
-"""Random tables as plain data: columns, rows, and how they are stored. Their text can be evaluated again."""
+"""Random tables as plain data: columns, rows, and storage. Their `repr` is Python code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Column:
 
     @property
     def of(self) -> Type:
-        """Its type."""
+        """The type of this column."""
         return BY_SQL[self.type]
 
 
@@ -54,7 +54,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Universe:
-    """Tables that queries are asked of, and settings that all of these share."""
+    """Tables that queries read, and settings that these share."""
 
     name: str
     tables: tuple[Table, ...]
@@ -63,7 +63,7 @@ class Universe:
 
 
 WAYS = {"values": 3, "cached": 2, "spark parquet": 5, "pyarrow": 9, "spark orc": 1}
-"""Ways to store a table, and how often each is taken."""
+"""Ways to store a table, with their frequencies."""
 _NOT_FOR = {
     "pyarrow": {"time", "span", "months", "variant", "folded", "void"},
     "spark orc": {"time", "span", "months", "variant", "folded", "void"},
@@ -75,7 +75,7 @@ _DIRECTORIES = {"int", "string", "date", "bool", "decimal"}
 
 
 def make_universe(name: str) -> Universe:
-    """Return the tables that this name stands for."""
+    """Return the tables that this name determines."""
     r = random.Random(f"universe {name}")
     extreme = r.random() < 0.25
     cased = r.random() < 0.2
@@ -92,14 +92,14 @@ def make_universe(name: str) -> Universe:
 
 def _table(r: random.Random, name: str, families: Sequence[str], extreme: bool, cased: bool) -> Table:
     way = r.choices(list(WAYS), list(WAYS.values()))[0]
-    # The first is a number in all tables, so that any two can be joined.
+    # The first column is a number in all tables, so that any two can be joined.
     kinds = [r.choice((INT, INT, *BY_FAMILY["int"]))]
     for _ in range(r.randint(2, 5)):
         kind = r.choice(BY_FAMILY[r.choice(families)])
         if kind.family not in _NOT_FOR[way]:
             kinds.append(kind)
     names = _names(r, len(kinds), cased)
-    if way == "spark orc":  # Spark takes what a backtick leads for the rest of its schema's text
+    if way == "spark orc":  # Spark parses the rest of its schema's text as part of a name after a backtick
         names = [name.replace("`", "'") for name in names]
     partitions = _partitions(r, kinds) if way in ("spark parquet", "pyarrow") and r.random() < 0.25 else 0
     columns = tuple(Column(*both) for both in zip(names, (kind.sql for kind in kinds), strict=True))
@@ -150,7 +150,7 @@ def _options(r: random.Random, way: str, columns: Sequence[Column]) -> tuple[tup
         options: dict[str, Any] = {
             "compression": compression,
             "parquet.enable.dictionary": r.choice(("true", "false")),
-            # Spark 4.3 misreads strings of uncompressed DELTA_BYTE_ARRAY pages: it forgets the offset in their array.
+            # Spark 4.3 misreads strings of uncompressed DELTA_BYTE_ARRAY pages: it ignores the offset in their array.
             "parquet.writer.version": "v1" if compression == "none" else version,
             "timestamps": r.choice(("TIMESTAMP_MICROS", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS", "INT96")),
         }

@@ -1,4 +1,4 @@
-"""What has run so far: how many queries and joins, by which way, and what differed."""
+"""Counts of executed queries: joins, paths, and differences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.fuzz.cases import Case
 from tests.fuzz.running import Verdict
 
 GROUPS = ("groups of joins", "groups of scans")
-"""What `Outcome.behind` calls groups that workers make."""
+"""Names in `Outcome.behind` for groups that workers compute."""
 _ANALYSIS = (
     "UNRESOLVED",
     "DATATYPE_MISMATCH",
@@ -20,12 +20,12 @@ _ANALYSIS = (
     "INVALID",
     "NUM_",
 )
-"""How conditions of queries begin that mean nothing: no query of the kind runs in any engine."""
+"""Prefixes of error conditions of invalid queries, which no engine can run."""
 
 
 @dataclass
 class Tally:
-    """Counts of queries, of their joins and of what came of them."""
+    """Counts of queries, their joins and their outcomes."""
 
     queries: int = 0
     with_joins: int = 0
@@ -46,7 +46,7 @@ class Tally:
     differences: Counter[str] = field(default_factory=Counter)
 
     def count(self, case: Case, verdict: Verdict) -> None:
-        """Add a query that ran both ways."""
+        """Count a query."""
         ours = verdict.ours
         self.queries += 1
         pipelined, own = sum(ours.pipelined.values()), sum(ours.own_joins.values())
@@ -71,7 +71,7 @@ class Tally:
 
     @property
     def joins(self) -> int:
-        """How many joins there were in the plans of the extension."""
+        """The number of joins in the plans of the extension."""
         return sum(self.pipelined.values()) + sum(self.own_joins.values())
 
     @property
@@ -81,7 +81,7 @@ class Tally:
 
     @property
     def meaningless(self) -> int:
-        """How many queries Spark refuses to analyze."""
+        """The number of queries that Spark fails to analyze."""
         return sum(count for error, count in self.errors.items() if error.startswith(_ANALYSIS))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The generator itself, without Spark: it draws the same again, covers its grammar, and shrinks to what matters."""
+"""The generator without Spark: it is reproducible, covers its grammar, and shrinks to the relevant part."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_query_shrinks_to_the_join_that_is_wrong() -> None:
     def has_full_join(case: Case) -> bool:
         return any(isinstance(node, Joined) and node.kind == "FULL" for node in walk(case.query))
 
-    # Lists of thousands take their time.
+    # Shrinking lists of thousands of elements is slow.
     cases = [case for case in drawn() if has_full_join(case) and len(case.query.sql()) < 2_000]
     case = max(cases, key=lambda case: len(case.query.sql()))
     smaller = shrunk(case, has_full_join)

@@ -1,6 +1,6 @@
-"""The types of columns: what Spark calls them, values to draw from, and how a value is written in SQL.
+"""The types of columns: their SQL names, values to draw, and literals.
 
-Types of one family can stand for each other in an expression. Values are few, so that joins find partners.
+Types of one family can replace each other in an expression. Values are few, so that joins find matches.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 NUMBERS = ("int", "decimal", "float")
 EXACT = ("bool", "int", "decimal", "string", "binary", "date", "timestamp", "ntz", "time", "span")
-"""Families whose equal values are the same: rows can be ordered by them, and one of equal values be kept."""
+"""Families whose equal values are identical, so that rows can be ordered by them, and equal values be deduplicated."""
 ABOUT = "about"
-"""The family of floats whose last digits depend on the order of rows: they come out, and nothing looks at them."""
+"""The family of floats whose last digits depend on the order of rows. Queries only return them."""
 
 
 @dataclass(frozen=True)
 class Type:
-    """A SQL type. `usual` values are drawn mostly, `extreme` ones where arithmetic may fail."""
+    """A SQL type. Most draws are `usual` values; `extreme` ones are drawn if arithmetic may fail."""
 
     sql: str
     family: str
@@ -155,7 +155,7 @@ SIMPLE = (
     *(BOOLEAN, TINYINT, SMALLINT, INT, INT, BIGINT, BIGINT, FLOAT, DOUBLE, STRING, STRING, BINARY),
     *(DATE, DATE, TIMESTAMP, TIMESTAMP, LOCAL, TIME, SPAN, *DECIMALS),
 )
-"""Types that can be keys of a pipelined join, common ones several times."""
+"""Types that can be keys of a pipelined join; common types are repeated."""
 OTHERS = (MONTHS, ARRAY, STRUCT, MAP, VARIANT, FOLDED, VOID)
 BY_FAMILY = {
     "bool": (BOOLEAN,),

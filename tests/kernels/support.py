@@ -1,4 +1,4 @@
-"""What several kernel tests need: hypothesis settings, and Arrow arrays that are as awkward as Arrow allows."""
+"""Helpers of several kernel tests: hypothesis settings, and Arrow arrays that are as unusual as Arrow permits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FULL_MASK = (1 << 64) - 1
 
 
 def examples(count: int) -> settings:
-    """Settings of a property test: the same examples in every run, fewer where Python stands in for machine code."""
+    """Return settings of a property test: deterministic examples, and fewer of them without the JIT."""
     return settings(
         max_examples=count if JIT_ENABLED else max(5, count // 5),
         deadline=None,
@@ -34,7 +34,10 @@ def examples(count: int) -> settings:
 
 
 def with_nulls(array: pa.Array, valid: Sequence[bool]) -> pa.Array:
-    """`array` (no nulls) with nulls where `valid` is false; what lies beneath them stays, as garbage, but if nested."""
+    """Return `array` (no nulls) with nulls where `valid` is false.
+
+    Values below the nulls remain as garbage, except in nested arrays.
+    """
     if all(valid):
         return array
     if pa.types.is_nested(array.type):
@@ -50,10 +53,10 @@ def with_nulls(array: pa.Array, valid: Sequence[bool]) -> pa.Array:
 
 @dataclass(frozen=True)
 class KeySample:
-    """A key type and values of it that tell encodings apart.
+    """A key type with values that distinguish encodings.
 
-    `raw` are what `make` turns into an Arrow array without nulls, `values` are what the oracle compares: not the same
-    where several bit patterns stand for one value.
+    `make` converts `raw` to an Arrow array without nulls. The oracle compares `values`, which differ from `raw` if
+    several bit patterns represent one value.
     """
 
     type: pa.DataType
@@ -63,7 +66,7 @@ class KeySample:
     bits: int | None
 
     def array(self, picks: Sequence[int], valid: Sequence[bool], before: int = 0, after: int = 0) -> pa.Array:
-        """An array of the samples at `picks`, cut out of a longer one, with garbage under its nulls."""
+        """Return an array of the samples at `picks`, sliced from a longer one, with garbage below its nulls."""
         padding = [(number * 7) % len(self.raw) for number in range(before + after)]
         whole = self.make([self.raw[pick] for pick in [*padding[:before], *picks, *padding[before:]]])
         holes = [number % 3 != 0 for number in range(before + after)]
@@ -72,7 +75,7 @@ class KeySample:
         return whole.slice(before, len(picks))
 
     def keys(self, picks: Sequence[int], valid: Sequence[bool]) -> list[Any]:
-        """The same as Python values."""
+        """Return the same keys as Python values."""
         return [self.values[pick] if present else None for pick, present in zip(picks, valid, strict=True)]
 
 
@@ -151,7 +154,7 @@ SAMPLES: dict[str, KeySample] = {
     "binary": _texts(pa.binary(), _BYTES),
     "large_binary": _texts(pa.large_binary(), _BYTES),
 }
-"""Every key type of the package, by the name that plans give it (and the large variants of strings)."""
+"""Every key type of the package, by its name in plans, and the large variants of strings."""
 
 
 _DAY = datetime.date(2024, 2, 29)
@@ -186,11 +189,11 @@ PAYLOADS: dict[pa.DataType, list[Any]] = {
     pa.map_(pa.string(), pa.int32()): [[("a", 1)], [], [("b", None)], [("c", 3), ("d", 4)], [("", 0)]],
     pa.null(): [None] * 5,
 }  # fmt: skip
-"""Five values and more of every Arrow type that a column may have."""
+"""At least five values of every Arrow type that a column may have."""
 
 
 def match_lists(matches: Matches) -> list[list[int]]:
-    """The build rows of every probe row, read from the match ranges; checks the ranges' own invariants on the way."""
+    """Return the build rows of every probe row, read from the match ranges; assert the invariants of the ranges."""
     lists: list[list[int]] = []
     for row, first in enumerate(matches.first.tolist()):
         count = (first >= 0) if matches.counts is None else int(matches.counts[row])
@@ -203,13 +206,13 @@ def match_lists(matches: Matches) -> list[list[int]]:
 
 
 def seeded(seed: int) -> random.Random:
-    """A generator of test data; printed, so that a failure shows it."""
+    """Return a generator of test data; print its seed, so that a failure shows it."""
     print(f"seed {seed}")
     return random.Random(seed)
 
 
 class GuardedBytes:
-    """A read-only uint8 array that ends (or begins) directly at a page that must not be touched.
+    """A read-only uint8 array that ends (or begins) directly at an inaccessible page.
 
     Reading one byte outside kills the process, so tests use it in a subprocess.
     """

@@ -1,4 +1,4 @@
-"""Every accumulator against plain Python: all value types, nulls, offsets, one group or many, states taken in parts."""
+"""Every accumulator against plain Python: all value types, nulls, offsets, one group or many, merged states."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def integer_sum(values: Values) -> State:
 
 
 def decimal_total(values: Values) -> int | None:
-    """The sum, or None where Spark's is null after each row, in the order of the rows."""
+    """Return the sum in the order of the rows, or None once it overflows, after which Spark's sum remains null."""
     total = 0
     for value in present(values):
         total += value
@@ -71,7 +71,7 @@ def bits(combine: Callable[[int, int], int]) -> Callable[[Values], State]:
     return run
 
 
-# Function, names of value types, state of the values of a group in the order of their rows.
+# Function, names of value types, and the expected state for the values of a group in the order of their rows.
 CASES: list[tuple[str, Sequence[str], Callable[[Values], State]]] = [
     ("count", tuple(SAMPLES), lambda values: (len(present(values)),)),
     ("sum", INTEGERS, integer_sum),
@@ -88,7 +88,7 @@ CASES: list[tuple[str, Sequence[str], Callable[[Values], State]]] = [
 
 
 class Groups:
-    """The values of each group, in the order in which they came."""
+    """The values of each group, in order of arrival."""
 
     def __init__(self) -> None:
         self.values: dict[int, list[Any]] = {}
@@ -128,7 +128,7 @@ def test_against_python(function: str, name: str, state: Callable[[Values], Stat
                 numbers = data.draw(st.lists(st.integers(0, count - 1), min_size=len(values), max_size=len(values)))
                 tested.add(None if alone else np.array(numbers, np.int32), count, array, len(values))
                 groups.add(None if alone else numbers, values)
-            stop = count + 2  # groups that no row was added to
+            stop = count + 2  # including groups without rows
             assert states(tested, 0, stop) == groups.states(state, stop)
             assert states(tested, 1, stop) == groups.states(state, stop)[1:]
             tested.clear()
@@ -163,7 +163,7 @@ def draw_values(data: st.DataObject, sample: KeySample) -> tuple[pa.Array, list[
 @pytest.mark.parametrize("name", [*INTEGERS, *FLOATS])
 @pytest.mark.parametrize("alone", [False, True])
 def test_sums_and_averages_as_doubles(name: str, rate: float, alone: bool) -> None:
-    """Sums are compared with exact ones; small whole numbers have exact sums in doubles."""
+    """Sums are compared with exact sums; doubles represent sums of small integers exactly."""
     random = seeded(len(name))
     average, total = accumulator("avg", SAMPLES[name].type), accumulator("sum", SAMPLES[name].type)
     groups = Groups()
@@ -200,7 +200,7 @@ def test_sums_of_doubles_carry_infinities_and_nan() -> None:
     [
         ([MAX, 1], True),
         ([MIN, -1], True),
-        ([MAX, 1, -5], True),  # comes back, too late
+        ([MAX, 1, -5], True),  # in range again, too late
         ([MAX, None, 0, MIN, 1], False),
         ([MAX, -1, 1], False),
         ([MIN], False),
@@ -230,7 +230,7 @@ def test_checked_sums(values: Values, overflows: bool, alone: bool) -> None:
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("name", DECIMALS)
 def test_decimals_around_64_and_128_bits(name: str, alone: bool) -> None:
-    """Sums begin as words, leave them, and come back; those of long decimals leave 38 digits."""
+    """Sums begin as 64-bit words, exceed them, and return; those of long decimals exceed 38 digits."""
     sample = SAMPLES[name]
     most = 10**sample.type.precision - 1
     edges = {0, 1, -1, most, -most, most - 1, 1 << 62, (1 << 63) - 1, -(1 << 63), 1 << 63, 1 << 64, most // 2}
@@ -253,7 +253,7 @@ def test_decimals_around_64_and_128_bits(name: str, alone: bool) -> None:
 
 
 def test_many_words_become_long_sums() -> None:
-    """The bound of the sums is left long before a sum leaves 64 bits: it is measured anew."""
+    """The estimated bound exceeds 64 bits long before a sum does, and is computed again."""
     tested = accumulator("sum", pa.decimal128(18, 2))
     value = 10**18 - 1
     for round_ in range(40):
@@ -300,7 +300,7 @@ def test_moments(function: str, offset: float, alone: bool) -> None:
 
 @pytest.mark.parametrize("function", ["min", "max"])
 def test_text_extremes_over_many_morsels(function: str) -> None:
-    """Values that are beaten are swept away; prefixes are shared."""
+    """Replaced minima and maxima are freed; values share prefixes."""
     random = seeded(5)
     tested, groups = accumulator(function, pa.string()), Groups()
     for morsel in range(30):
@@ -353,7 +353,7 @@ def test_counting_rows() -> None:
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_values_of_type_null(function: str) -> None:
-    """What Spark sends for a literal NULL; and what there is before any row."""
+    """Arrays of type null, which Spark sends for a literal NULL; and the state before any row."""
     tested, untouched = accumulator(function, pa.int64()), accumulator(function, pa.int64())
     tested.add(None, 1, pa.nulls(3))
     if function not in ("first", "last"):
@@ -371,7 +371,7 @@ def test_states_share_no_memory(function: str, name: str) -> None:
     array = sample.array([2, 4], [True, True])
     tested.add(np.array([0, 1], np.int32), 2, array)
     before = tested.states(0, 2)
-    copies = str([array.to_pylist() for array in before])  # as text NaN equals itself
+    copies = str([array.to_pylist() for array in before])  # as text, because NaN differs from itself
     empty = accumulator(function, sample.type).nbytes
     tested.add(np.array([1, 0], np.int32), 2, sample.array([3, 1], [True, True]))
     assert str([array.to_pylist() for array in before]) == copies

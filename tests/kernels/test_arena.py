@@ -1,4 +1,4 @@
-"""The structures of an arena, against those of Python: compiled by a small kernel each, as generated code would be."""
+"""The data structures of an arena against Python's. A small kernel compiles each, as generated code would."""
 
 from __future__ import annotations
 

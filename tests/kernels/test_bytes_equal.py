@@ -1,4 +1,4 @@
-"""Comparing spans against Python's own comparison of bytes."""
+"""Comparison of byte spans against Python's comparison of bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.kernels.support import examples
 
 
 def check(left: bytes, right: bytes, left_shift: int = 0, right_shift: int = 0) -> None:
-    """Both comparisons, both ways round, with different bytes around either span."""
+    """Check both comparisons in both directions, with different bytes around each span."""
     a = frozen(np.frombuffer(b"\x01" * left_shift + left + b"\x02" * 9, dtype=np.uint8))
     b = frozen(np.frombuffer(b"\x03" * right_shift + right + b"\x04" * 9, dtype=np.uint8))
     spans = (a, left_shift, left_shift + len(left), b, right_shift, right_shift + len(right))
@@ -52,7 +52,7 @@ def test_every_position_counts(length: int) -> None:
 
 
 def test_bytes_are_unsigned_and_compared_from_the_first() -> None:
-    """A whole word that is read little-endian orders by its last byte: the comparison must not."""
+    """A word that is read in little-endian order would be ordered by its last byte, which is wrong."""
     check(b"\x7f", b"\x80")
     check(b"\x00\xff\xff\xff\xff\xff\xff\xff", b"\x01\x00\x00\x00\x00\x00\x00\x00")
     check(b"12345678\x01\xff\xff\xff\xff\xff\xff\xff", b"12345678\x02\x00\x00\x00\x00\x00\x00\x00")

@@ -1,4 +1,4 @@
-"""Fields of dates, and dates moved by months, against numpy's calendar."""
+"""Fields of dates, and month arithmetic, against numpy's calendar."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_fields(field: str) -> None:
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_day_of_an_era(field: str) -> None:
-    """Sizes around nothing, and 400 years, of which Python knows the calendar, too."""
+    """An empty array, and 400 years for which Python has a calendar as well."""
     assert date_field(field, np.empty(0, np.int32)).tolist() == []
     first = int(np.datetime64("1823-05-17", "D").astype(int))
     days = np.arange(first, first + 146_097, 97, dtype=np.int32)
@@ -38,7 +38,7 @@ def test_every_day_of_an_era(field: str) -> None:
 
 @pytest.mark.parametrize(("day", "op"), [(KEPT, "add_months"), (FIRST, "month_start"), (LAST, "last_day")])
 def test_months_later(day: int, op: str) -> None:
-    """No date is too far away: counted in 64 bits, all are."""
+    """No date overflows: day numbers are 64-bit."""
     generator = np.random.default_rng(5)
     days = np.array([*ENDS_OF_YEARS, *LIMITS, *generator.integers(-(2**31), 2**31, 500)], np.int32)
     months = generator.choice([0, 1, -1, 2, 11, 12, -13, 1200, 2**31 - 1, -(2**31)], days.size).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Lengths and parts of texts by characters, against Python's."""
+"""Lengths and substrings by characters, against Python's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACES = [-(2**31), -41, -3, -2, -1, 0, 1, 2, 3, 41, 2**31 - 1]
 
 
 def column(wide: bool, count: int) -> pa.Array:
-    """Cut out of a longer one."""
+    """Return texts as a slice of a longer array."""
     return pa.array(["ä", *TEXTS, "z"], pa.large_string() if wide else pa.string()).slice(1, count)
 
 
@@ -36,7 +36,7 @@ def test_parts_and_lengths(wide: bool, count: int) -> None:
         (b"a\x80", 2, b"\x80"),
         (b"\xc3", 1, b"\xc3"),  # ends before its second byte
         (b"\xf0\x9f", 1, b"\xf0\x9f"),
-        (b"\xe3aab", 2, b"b"),  # a first byte tells how many bytes are skipped, whatever they are
+        (b"\xe3aab", 2, b"b"),  # a lead byte determines how many bytes are skipped, whatever they are
         (b"\xc0\x80\xf5", 3, b"\xf5"),
     ],
 )

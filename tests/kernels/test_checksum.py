@@ -1,4 +1,4 @@
-"""The checksum of blocks: the same however bytes are cut, and another one for any other bytes."""
+"""The checksum of blocks: independent of how bytes are split, and different for any other bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_pieces_make_no_difference(size: int) -> None:
         pieces = Checksum()
         for start in range(0, size, piece):
             pieces.update(data[start : start + piece])
-            pieces.digest()  # which changes nothing
+            pieces.digest()  # does not change the state
         assert pieces.digest() == expected
 
 
@@ -41,7 +41,7 @@ def test_any_flipped_bit_makes_one(size: int) -> None:
 
 
 def test_high_bits_do_not_cancel_out() -> None:
-    """Words of one lane lie 64 bytes apart: the highest bit of each survives a multiplication alone."""
+    """Words of one lane are 64 bytes apart: a multiplication alone would preserve only the highest bit of each."""
     data = bytes_of(640)
     for first, second in [(7, 71), (7, 135), (519, 583)]:
         damaged = data.copy()
@@ -54,5 +54,5 @@ def test_zeros_at_the_end_count() -> None:
 
 
 def test_the_format_stays() -> None:
-    """Files are read by other processes, with and without the JIT."""
+    """Other processes, with and without the JIT, read the files."""
     assert checksum(frozen(np.arange(200, dtype=np.uint8))) == 0x24F471AD68EA1C3F

@@ -1,4 +1,4 @@
-"""Where compiled kernels are stored if neither the package nor the user's cache folder can be written to."""
+"""The folder of compiled kernels if neither the package nor the user's cache folder is writable."""
 
 from __future__ import annotations
 

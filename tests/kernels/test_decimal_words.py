@@ -1,4 +1,4 @@
-"""Decimals as machine words, and back."""
+"""Conversion of decimals to machine words and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 7, 2**63 - 1]
 
 
 def decimals(digits: list[int], valid: list[bool]) -> pa.Array:
-    """With garbage under nulls, and cut out of a longer array."""
+    """Return decimals with garbage below nulls, as a slice of a longer array."""
     data = b"".join(value.to_bytes(16, "little", signed=True) for value in (5, *digits, 2**100))
     bitmap = np.packbits([True, *valid, True], bitorder="little").tobytes()
     buffers = [pa.py_buffer(bitmap) if not all(valid) else None, pa.py_buffer(data)]

@@ -1,4 +1,4 @@
-"""Sizes of rows by offsets, against what Arrow copies when it takes them."""
+"""Sizes of rows from their offsets, against the bytes that Arrow copies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VALUES = {
 
 
 def copied(array: pa.Array) -> int:
-    """Bytes of the buffers of a copy, but for those of nulls; bits of booleans as whole bytes."""
+    """Return the bytes of the buffers of a copy, without validity bits; booleans count as whole bytes."""
     kind = array.type
     if pa.types.is_struct(kind):
         return sum(copied(array.field(number)) for number in range(kind.num_fields))

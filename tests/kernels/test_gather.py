@@ -1,4 +1,4 @@
-"""`Column.take` against Python lists, for every Arrow type that Spark has, and the limits of its short copies."""
+"""`Column.take` against Python lists, for every Arrow type that Spark has, and at the limits of its short copies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rows_of(*rows: int, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
 
 
 def check(array: pa.Array, rows: Sequence[int], missing: bool) -> None:
-    """The gathered column is a valid array of the right type that holds what a Python loop picks."""
+    """Assert that the gathered column is a valid array of the right type with the rows that a Python loop selects."""
     for dtype in (np.int32, np.int64):
         taken = Column.of(array).take(rows_of(*rows, dtype=dtype), missing)
         taken.validate(full=True)
@@ -49,7 +49,7 @@ def check(array: pa.Array, rows: Sequence[int], missing: bool) -> None:
 
 
 def sources(kind: pa.DataType) -> list[pa.Array]:
-    """The values plain, with nulls, all null, and each cut out of a longer array."""
+    """Return the values plain, with nulls, and all null, and each of these as a slice of a longer array."""
     whole = pa.array(PAYLOADS[kind] * 3, kind)
     arrays = [whole, whole.slice(4, 9)]
     if kind != pa.null():
@@ -116,7 +116,7 @@ def test_any_rows_of_any_slice(data: st.DataObject) -> None:
 @given(data=st.data())
 @examples(60)
 def test_runs_of_consecutive_rows(data: st.DataObject) -> None:
-    """They move as one block: of every length, at both ends, next to each other, to missing rows and to repetitions."""
+    """Runs are copied as one block: of every length, at both ends, adjacent, and next to missing or repeated rows."""
     random = seeded(data.draw(st.integers(0, 1 << 32)))
     array = pa.array(["x" * random.randrange(30) + str(row) for row in range(25)], pa.string()).slice(5)
     rows: list[int] = []
@@ -130,7 +130,7 @@ def test_runs_of_consecutive_rows(data: st.DataObject) -> None:
 @pytest.mark.parametrize("passes", [1, 2])
 @pytest.mark.parametrize("missing", [False, True])
 def test_strings_of_every_length(monkeypatch: pytest.MonkeyPatch, passes: int, missing: bool) -> None:
-    """From a buffer of exact size, with the lengths at which the way of copying changes, in any order."""
+    """From a buffer of exact size, with lengths around the thresholds of the copying methods, in any order."""
     if passes == 2:
         monkeypatch.setattr(gather, "_ONE_PASS_BYTES", 0)
     random = seeded(3)
@@ -167,7 +167,7 @@ def test_the_first_pass_is_saved_for_short_results_only(monkeypatch: pytest.Monk
 
 
 class Canaries:
-    """Stands in for `allocate`: hands out arrays that are followed by bytes which must not change."""
+    """Replaces `allocate` by arrays that are followed by bytes which must not change."""
 
     def __init__(self) -> None:
         self.blocks: list[tuple[npt.NDArray[np.uint8], int]] = []
@@ -206,7 +206,7 @@ def test_nothing_is_written_outside_the_outputs(
 
 @pytest.mark.parametrize("length", range(1, 70))
 def test_the_slack_takes_what_short_copies_write_too_much(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
-    """The last row of the result is short and lies in the middle of a long source: the worst case for writing past."""
+    """The result's last row is short and from the middle of a long source: the worst case for writing past the end."""
     array = pa.array(["x" * length, "y" * 200])
     for rows in ([0], [0, 0], [0] * 9):
         canaries = Canaries()
@@ -244,7 +244,7 @@ if sys.argv[1] == "control":
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs mprotect")
 @pytest.mark.parametrize("guard", ["after", "before", "control"])
 def test_nothing_is_read_outside_the_source(guard: str, request: pytest.FixtureRequest) -> None:
-    """Sources end, or begin, at a page that kills who touches it; the control shows that it does."""
+    """Sources end, or begin, at an inaccessible page; a control proves that touching it kills the process."""
     ran = subprocess.run(
         [sys.executable, "-c", GUARDED, guard], capture_output=True, text=True, cwd=request.config.rootpath
     )
@@ -279,16 +279,16 @@ def test_the_limit_counts_the_rows_that_are_there(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.skipif(not JIT_ENABLED, reason="too many bytes for plain Python")
 def test_offsets_do_not_wrap_at_two_gibibytes() -> None:
-    """Rows that together pass 2^31 bytes: an error before anything is copied, not an array with negative offsets."""
+    """Rows of together more than 2^31 bytes raise an error before anything is copied, instead of negative offsets."""
     array = pa.array(["x" * (1 << 20)])
     with pytest.raises(VarBytesOverflowError):
         Column.of(array).take(frozen(np.zeros(2048, dtype=np.int64)), missing=False)
 
 
 def test_large_strings_beyond_two_gibibytes_are_gathered_from() -> None:
-    """Offsets of the source are 64 bits wide, whatever the result's are."""
+    """Offsets of the source have 64 bits, whatever those of the result have."""
     far = 3 << 30
-    data = np.zeros(far + 5, dtype=np.uint8)  # untouched pages take no memory
+    data = np.zeros(far + 5, dtype=np.uint8)  # untouched pages use no memory
     data[far:] = np.frombuffer(b"hello", dtype=np.uint8)
     offsets = pa.py_buffer(np.array([0, 2, far, far + 5], dtype=np.int64))
     array = pa.Array.from_buffers(pa.large_string(), 3, [None, offsets, pa.py_buffer(data)])
@@ -299,7 +299,7 @@ def test_large_strings_beyond_two_gibibytes_are_gathered_from() -> None:
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64(), pa.string()], ids=str)
 def test_buffers_may_be_longer_than_their_values(kind: pa.DataType) -> None:
-    """Arrow asks for at least the size of the values: padding of any length may follow."""
+    """Arrow requires buffers to be at least as large as their values: padding of any length may follow."""
     plain = pa.array(PAYLOADS[kind], kind)
     for extra in (1, 3, 8):
         buffers = [None if b is None else pa.py_buffer(b.to_pybytes() + b"\xee" * extra) for b in plain.buffers()]

@@ -1,4 +1,4 @@
-"""The group table against a dictionary of rows: every key type, composites, cuts, and hashes that collide."""
+"""The group table against a dictionary of rows: every key type, composites, batch sizes, and colliding hashes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NULL_RATES = (0, 0.01, 0.1, 0.5, 1)
 
 
 class Oracle:
-    """Numbers rows by a dictionary."""
+    """Assigns group ids to rows with a dictionary."""
 
     def __init__(self) -> None:
         self.groups: dict[tuple[Any, ...], int] = {}
@@ -33,14 +33,14 @@ class Oracle:
 
 
 def canonical(value: Any) -> Any:
-    """What is equal in SQL becomes equal in Python, and what is not does not."""
+    """Return a value that is equal in Python exactly if SQL values are equal."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else ("float", value + 0.0)
     return ("bool", value) if isinstance(value, bool) else value
 
 
 def python_values(array: pa.Array) -> list[Any]:
-    """Values as `KeySample.values` has them: unscaled decimals, days and ticks."""
+    """Return values in the form of `KeySample.values`: unscaled decimals, days and ticks."""
     if pa.types.is_decimal(array.type):
         data = array.buffers()[1].to_pybytes()[16 * array.offset :]
         unscaled = [int.from_bytes(data[16 * row : 16 * row + 16], "little", signed=True) for row in range(len(array))]
@@ -53,7 +53,7 @@ def python_values(array: pa.Array) -> list[Any]:
 
 
 def check(table: GroupTable, oracle: Oracle, morsels: Sequence[tuple[list[pa.Array], list[tuple[Any, ...]]]]) -> None:
-    """Feed `table` and `oracle`, and compare numbers after each morsel, and keys in the end."""
+    """Feed `table` and `oracle`; compare group ids after each morsel, and keys at the end."""
     types = table._types
     for columns, rows in morsels:
         numbers = table.numbers(columns)
@@ -63,7 +63,7 @@ def check(table: GroupTable, oracle: Oracle, morsels: Sequence[tuple[list[pa.Arr
     for start, stop in ((0, table.count), (table.count // 2, table.count), (0, 0), (0, min(1, table.count))):
         keys = table.keys(start, stop)
         for key, arrow_type in zip(keys, types, strict=True):
-            key.validate(full=not pa.types.is_time(arrow_type))  # some samples are no time of day
+            key.validate(full=not pa.types.is_time(arrow_type))  # some samples are not valid times of day
             assert key.type == arrow_type
             assert len(key) == stop - start
         found = zip(*(map(canonical, python_values(key)) for key in keys), strict=True)
@@ -162,7 +162,7 @@ def test_texts_of_all_lengths(longest: int, mask: int) -> None:
 
 
 def test_a_long_text_late() -> None:
-    """The words of groups change when the first text is too long for one, beside another column or not."""
+    """The layout of key codes changes when the first string is too long for one word, with one column and with two."""
     parts = [["a", None, "", "seven77"], ["b", "a", "eight 88", None], ["", "a", "nine is 9", "eight 88", "seven77"]]
     for width in (1, 2):
         table, oracle = GroupTable([pa.string(), pa.int32()][:width]), Oracle()
@@ -217,7 +217,7 @@ def test_growth_over_many_morsels(case: str, mask: int) -> None:
 
 
 def kind(table: GroupTable) -> str:
-    """How the table looks words up."""
+    """Return the name of the table's lookup method."""
     if isinstance(table._slots, DenseSlots):
         return "dense"
     return "hashed" if isinstance(table._slots, HashSlots) else "dictionary"
@@ -301,7 +301,7 @@ def test_bad_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(20, 0)])
 def test_a_table_that_has_seen_nothing_but_nulls(kind: pa.DataType) -> None:
-    """A zero may follow them, and be remembered when the next key needs another layout."""
+    """A zero may follow nulls, and must be preserved when the next key needs another layout."""
     table = GroupTable([kind])
     keys = [None, None, 0, 6, None, 0, -1, 6]
     assert [table.numbers([pa.array([key], kind)]).tolist() for key in keys] == [[0], [0], [1], [2], [0], [1], [3], [2]]
@@ -310,7 +310,7 @@ def test_a_table_that_has_seen_nothing_but_nulls(kind: pa.DataType) -> None:
 
 @pytest.mark.parametrize("late", [None, -(2**63)])
 def test_words_that_have_left_their_range(late: int | None) -> None:
-    """A column with a word for itself may leave its range, until another layout is needed."""
+    """A column with a word of its own may leave its range; the layout changes only when a later key requires it."""
     table = GroupTable([pa.int64(), pa.int64()])
     wide = [-(2**62), 2**62]
     assert table.numbers([pa.array(wide), pa.array(wide)]).tolist() == [0, 1]

@@ -1,4 +1,4 @@
-"""The hashes: a function of the content alone, and different for different content."""
+"""Hashes depend only on the content, and differ for different content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LENGTHS = range(41)
 
 
 def rows_of(texts: Sequence[bytes], lead: bytes = b"") -> VarBytes:
-    """The texts one after the other, behind `lead`, which shifts them all."""
+    """Return the concatenated texts, after `lead`, which shifts them all."""
     offsets = np.cumsum([len(lead), *map(len, texts)]).astype(np.int64)
     return VarBytes(frozen(offsets), frozen(np.frombuffer(lead + b"".join(texts), dtype=np.uint8)))
 
@@ -35,7 +35,7 @@ def hashes(texts: Sequence[bytes], lead: bytes = b"", mask: int = FULL_MASK) -> 
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_content_decides_and_not_the_place(length: int) -> None:
-    """At every alignment, and with any neighbours, the hash is the same."""
+    """The hash is the same at every alignment and with any neighbouring bytes."""
     text = bytes((7 * i + 1) % 256 for i in range(length))
     alone = hashes([text])[0]
     for shift in range(9):
@@ -53,7 +53,7 @@ def test_every_byte_counts(length: int) -> None:
 
 
 def test_zeros_of_every_length_differ() -> None:
-    """Bytes beyond the end are not taken for zeros."""
+    """Bytes after the end are not treated as zeros."""
     found = hashes([b"\0" * length for length in LENGTHS])
     assert len(set(found)) == len(found)
 
@@ -100,7 +100,7 @@ def test_no_rows() -> None:
     ],
 )
 def test_words_mix_at_both_ends(words: list[int]) -> None:
-    """No two words collide (mixing can be undone); the top bits spread over buckets, the low byte over tags."""
+    """No two words collide (mixing is invertible); the top bits spread over buckets, the low byte over tags."""
     mixed = [int(mix_word(np.int64(word))) for word in words]
     assert all(0 <= value < 2**64 for value in mixed)
     assert len(set(mixed)) == len(words)

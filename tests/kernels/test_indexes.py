@@ -1,4 +1,4 @@
-"""Every index kind against a dictionary of lists, straight from memory and through its file."""
+"""Every index type against a dictionary of lists, both in memory and through its file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.kernels.support import FULL_MASK, examples, match_lists, seeded, with
 from tests.oracle.joins import matches
 
 MIN, MAX = -(2**63), 2**63 - 1
-# All ones; none; few home slots with tags; few homes without tags; one bit each way.
+# All bits; none; few home slots with tags; few homes without tags; one bit of each.
 MASKS = [FULL_MASK, 0, 0xFF, 0xF << 60, 1, 1 << 63]
 SIZES = [0, 1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129]
 
@@ -41,7 +41,7 @@ def hash_build(mask: int) -> Build:
 
 
 def partitioned_build(keys: NormalisedKeys, wide: bool) -> HashIndex:
-    """As for a build side of millions of rows: keys are partitioned before they are placed."""
+    """Build the index like one of millions of rows: keys are partitioned before insertion."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hash_index, "_PARTITION_ROWS", 2)
         return build_hash_index(keys, FULL_MASK, wide)
@@ -67,7 +67,7 @@ BUILDS: dict[str, Build] = {
 def normalised(
     values: Sequence[Any], arrow_type: pa.DataType, null_safe: bool = False, before: int = 0
 ) -> NormalisedKeys:
-    """Keys of one column. Nulls lie over the neighbouring value, so that a null that is looked at gives a wrong row."""
+    """Return keys of one column. Below each null is a neighbour's value, so that reading it gives a wrong row."""
     present = [value for value in values if value is not None] or [arrow_type_default(arrow_type)]
     filled = [present[row % len(present)] if value is None else value for row, value in enumerate(values)]
     padding = present[:1] * before
@@ -81,7 +81,7 @@ def arrow_type_default(arrow_type: pa.DataType) -> Any:
 
 
 def through_file(index: JoinIndex) -> JoinIndex:
-    """The index as another process maps it."""
+    """Return the index as another process maps it."""
     stream = io.BytesIO()
     write_index_file(index, IndexInfo(index.kind, "a test", index_bytes(index), 0, 0.0), stream)
     again, info, _ = read_index_file(pa.py_buffer(stream.getvalue()), "memory")
@@ -103,7 +103,7 @@ def check(
     null_safe: bool = False,
     wide: bool = False,
 ) -> JoinIndex:
-    """The index and its mapped twin both answer as the oracle does."""
+    """Assert that the index and its mapped copy both give the oracle's rows; return the index."""
     index = build(normalised(build_keys, arrow_type, null_safe, before=3), wide)
     probe = normalised(probe_keys, arrow_type, null_safe, before=5)
     assert (probe.words is not None) == (pa.types.is_integer(arrow_type) and not null_safe)
@@ -121,7 +121,7 @@ def check(
 
 
 def as_text(values: Sequence[int | None]) -> list[str | None]:
-    """Strings with long common prefixes, so that lengths and tails matter."""
+    """Return strings with long common prefixes, so that lengths and suffixes matter."""
     return [None if value is None else "key " * (abs(value) % 5) + str(value) for value in values]
 
 
@@ -135,7 +135,7 @@ DOMAINS = [
 
 @st.composite
 def key_lists(draw: st.DrawFn) -> tuple[list[int | None], list[int | None]]:
-    """Build and probe keys of one domain; nulls never, sometimes, mostly or always."""
+    """Draw build and probe keys of one domain, without nulls, or with some, mostly or only nulls."""
     domain = draw(st.sampled_from(DOMAINS))
     nulls = draw(st.sampled_from([0, 1, 5, 10]))
     key = domain if nulls == 0 else st.tuples(st.integers(1, 10), domain).map(lambda d: None if d[0] <= nulls else d[1])
@@ -148,7 +148,7 @@ def key_lists(draw: st.DrawFn) -> tuple[list[int | None], list[int | None]]:
 def test_words_and_wider_keys(
     name: str, keys: tuple[list[int | None], list[int | None]], wide: bool, null_safe: bool
 ) -> None:
-    """A null-safe int64 does not fit a word: it is the byte layout's turn."""
+    """A null-safe int64 does not fit into a word, and uses the byte layout."""
     index = check(BUILDS[name], keys[0], keys[1], pa.int64(), null_safe, wide)
     assert index.kind == name.split()[0]
     assert ("key_offsets" in index.arrays) == null_safe
@@ -173,7 +173,7 @@ def test_dense(base: int, build: list[int | None], probe: list[int | None], wide
     build_keys = [None if key is None else base + key for key in build]
     if all(key is None for key in build_keys):
         build_keys.append(base)
-    # Probes around the range and, wrapping, at the far ends of all words.
+    # Probe keys around the range and, for overflows, at both ends of int64.
     probe_keys = [
         None if key is None else key if key in (MIN, MAX) else min(max(base + key, MIN), MAX) for key in probe
     ]
@@ -249,7 +249,7 @@ def test_row_ids_are_as_wide_as_asked(name: str, wide: bool, unique: bool) -> No
 @pytest.mark.skipif(not JIT_ENABLED, reason="too many rows for plain Python")
 @pytest.mark.parametrize("name", ["hash 0xffffffffffffffff", "hash 0xff", "ordered"])
 def test_many_rows(name: str) -> None:
-    """Long homes are sorted otherwise than short ones, and tables of many bits are addressed."""
+    """Long and short homes are sorted by different methods, and tables are addressed with many bits."""
     random = seeded(7)
     size = 20_000 if name != "hash 0xff" else 1_000
     keys = [
@@ -261,7 +261,7 @@ def test_many_rows(name: str) -> None:
 
 
 def test_hash_index_tells_colliding_strings_apart() -> None:
-    """With a hash of zero every string has the same word: the bytes decide."""
+    """With a hash of zero every string has the same word, so that the bytes are compared."""
     keys = ["b", "a", "b", "", "c", "a"]
     index = check(hash_build(0), keys, ["a", "b", "c", "", "d", "bb"], pa.string())
     assert isinstance(index, HashIndex)
@@ -301,7 +301,7 @@ def test_hash_index_ring_is_not_smaller_than_its_lead() -> None:
 
 
 def test_hash_probes_at_the_ends_of_the_rolling_pipeline() -> None:
-    """The last `_AHEAD` rows are compared after the last slot was prefetched."""
+    """The last `_AHEAD` rows are compared after the last slot has been prefetched."""
     index = build_hash_index(normalised(range(100), pa.int64()))
     for size in range(2 * hash_index._RING + 2):
         probe = [(number * 37) % 130 for number in range(size)]
@@ -309,12 +309,12 @@ def test_hash_probes_at_the_ends_of_the_rolling_pipeline() -> None:
         assert match_lists(index.lookup(normalised(probe, pa.int64()))) == expected
 
 
-# The merge and the search of the ordered index.
+# Merge and search of the ordered index.
 
 
 @pytest.fixture
 def path(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the ordered index's kernels, in the order in which lookups called them."""
+    """Record the names of the ordered index's kernels in the order in which lookups call them."""
     taken: list[str] = []
     for name in ("_merge_words", "_search_words", "_search_bytes"):
         kernel = getattr(ordered_index, name)
@@ -328,7 +328,7 @@ def path(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def words_of(values: Sequence[int], valid: Sequence[int] | None = None) -> NormalisedKeys:
-    """Keys with exactly these words, also where they are not valid."""
+    """Return keys with exactly these words, including invalid ones."""
     mask = None if valid is None else np.array(valid, dtype=np.uint8)
     for array in (words := np.array(values, dtype=np.int64), mask):
         if array is not None:
@@ -343,7 +343,7 @@ def words_of(values: Sequence[int], valid: Sequence[int] | None = None) -> Norma
 )
 @examples(80)
 def test_merge_and_search_agree(build: list[int], probe: list[int], data: st.DataObject) -> None:
-    """The same morsel in ascending and in any other order, with nulls whose words ascend too."""
+    """The same morsel in ascending and in any other order, with nulls whose words ascend as well."""
     index = build_ordered_index(words_of(build))
     assert index.words is not None
     ascending = sorted(probe)
@@ -378,13 +378,13 @@ def test_a_sorted_morsel_is_merged_and_any_other_searched(path: list[str]) -> No
 @pytest.mark.parametrize(
     "words, valid, kernel",
     [
-        # Garbage that ascends with the rest: merged, and the null at 3, 5 and 9 must not match.
+        # Garbage that ascends with the other words: merged, and the nulls at 3, 5 and 9 must not match.
         ([1, 3, 3, 5, 5, 9], [1, 0, 1, 1, 0, 0], "_merge_words"),
-        # Garbage far above the rest at the end, as a large value under a trailing null.
+        # Garbage far above the other words at the end, like a large value below a trailing null.
         ([3, 5, 9, MAX], [1, 1, 1, 0], "_merge_words"),
-        # Garbage above the rest in the middle: the morsel is not ascending, so it must not be merged.
+        # Garbage above the other words in the middle: the morsel is not ascending, so it must not be merged.
         ([3, MAX, 5, 9], [1, 0, 1, 1], "_search_words"),
-        # Garbage below the rest: the same.
+        # Garbage below the other words, with the same consequence.
         ([3, 5, 0, 9], [1, 1, 0, 1], "_search_words"),
         ([9, 5, 3], [0, 0, 0], "_search_words"),
         ([3, 5, 9], [0, 0, 0], "_merge_words"),
@@ -429,13 +429,13 @@ def test_ordered_index_leaves_out_what_it_can(keys: list[int], has_starts: bool,
 
 
 def test_ordered_index_keeps_row_ids_where_nulls_were_dropped() -> None:
-    """The valid rows ascend, but entry and row are no longer the same number."""
+    """The valid rows ascend, but positions of entries differ from row ids."""
     index = check(ordered_build, [None, 1, None, 2], [1, 2, None], pa.int64())
     assert isinstance(index, OrderedIndex)
     assert index.rows is not None
 
 
-# All rows, and the choice of an index from recipes.
+# The index of all rows, and the choice of an index from recipes.
 
 
 @pytest.mark.parametrize("build_rows, probe_rows", [(0, 3), (3, 0), (0, 0), (4, 3)])
@@ -483,7 +483,7 @@ def test_the_chosen_index_answers_right(keys: list[Any], algorithm: str, kind: s
 
 
 def test_an_index_reports_its_whole_state() -> None:
-    """What `arrays` leaves out would be lost on the way through a file."""
+    """State that is missing in `arrays` would be lost in a file."""
     for index in (
         build_hash_index(normalised(["a", "b", "a"], pa.string())),
         build_ordered_index(normalised(["b", "a", "b"], pa.string())),

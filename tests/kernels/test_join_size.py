@@ -25,7 +25,7 @@ def sketched(keys: list[int | None], mask: int = (1 << 64) - 1) -> tuple[np.ndar
 
 
 def pairs(probe: list[int | None], build: list[int | None]) -> dict[int, int]:
-    """All pairs of each line, by looking at every key."""
+    """Return the number of pairs of each bucket, by counting every key."""
     rows = Counter(key for key in build if key is not None)
     found: Counter[int] = Counter()
     for key, line in zip(probe, sketched(probe)[1], strict=True):
@@ -43,7 +43,7 @@ def test_of_one_key_all_pairs_are_known() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_hot_keys_stand_out(seed: int) -> None:
-    """Of one hot key among many: within a tenth, where chance brings 20,000 others together."""
+    """The estimate for the bucket of one hot key is within a tenth, despite 20,000 random pairs of other keys."""
     rng = np.random.default_rng(seed)
     probe = [*rng.integers(0, 5000, 20_000).tolist(), *[7] * 3000]
     build = [*rng.integers(0, 5000, 4_000).tolist(), *[7] * 500]

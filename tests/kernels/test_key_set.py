@@ -1,4 +1,4 @@
-"""Sets of dense keys against Python's sets, straight from memory and through a file."""
+"""Sets of dense keys against Python's sets, in memory and through a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZES = [1, 7, 8, 9, 63, 64, 65]
 
 
 def check(build_keys: Sequence[int | None], probe_keys: Sequence[int | None]) -> None:
-    """The set and its mapped twin both know which keys are there; a null is not."""
+    """Assert that the set and its mapped copy contain exactly the build keys; null is in neither."""
     keys = normalised(build_keys, pa.int64(), before=3)
     bounds = key_range(keys)
     assert bounds is not None
@@ -39,7 +39,7 @@ def check(build_keys: Sequence[int | None], probe_keys: Sequence[int | None]) ->
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("minimum", [MIN, -5, 0, MAX - 200])
 def test_edges_of_the_range(minimum: int, size: int) -> None:
-    """Keys just outside are not there, and neither are those whose distance to the smallest wraps around."""
+    """Keys just outside are not contained, nor are keys whose distance to the smallest overflows."""
     keys = [minimum, minimum + size - 1, None, minimum + size // 2]
     around = [minimum - 1, *range(minimum, minimum + size), minimum + size, minimum + size + 7, 0, MIN, MAX, None]
     check(keys, [key for key in around if key is None or MIN <= key <= MAX])
@@ -58,7 +58,7 @@ def chosen(keys: list[int], rows_matter: bool) -> str:
 
 
 def test_what_is_chosen() -> None:
-    """A set where no join asks for rows, also for ranges that are too wide to keep a row for each value."""
+    """A set is used if no join needs rows, even for ranges that are too wide for a row id per value."""
     dense, wide, sparse = [*range(1000)], [*range(0, 100 << 20, 1 << 20)], [0, 1 << 40]
     assert (chosen(dense, True), chosen(dense, False)) == ("dense", "key set")
     several = [*range(0, 200_000 * 100, 100)]

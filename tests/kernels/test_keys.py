@@ -1,4 +1,4 @@
-"""Encoded keys against Spark's notion of equal keys."""
+"""Encoded keys against Spark's equality of keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OFFSETS = [(0, 0), (3, 2), (8, 0), (13, 5)]
 
 
 def tokens(normalised: NormalisedKeys) -> list[int | bytes | None]:
-    """Each key's word or bytes, None where it matches nothing: what an index compares."""
+    """Return each key's word or bytes, which an index compares, or None for a key that matches nothing."""
     if normalised.words is not None:
         assert normalised.rows is None
         assert normalised.words.dtype == np.int64
@@ -38,7 +38,7 @@ def tokens(normalised: NormalisedKeys) -> list[int | bytes | None]:
 def check(
     samples: list[KeySample], arrays: list[pa.Array], columns: list[list[Any]], safe: list[bool]
 ) -> NormalisedKeys:
-    """Encodings are equal exactly where the oracle's keys are; the layout is the one that the widths call for."""
+    """Assert that encodings are equal exactly if the oracle's keys are, and that the layout follows from the widths."""
     normalised = normalise_keys(arrays, safe)
     bits = [None if sample.bits is None else sample.bits + flag for sample, flag in zip(samples, safe, strict=True)]
     fits = None not in bits and sum(width for width in bits if width is not None) <= 64
@@ -106,7 +106,7 @@ def test_every_combination_of_values(names: tuple[str, ...], null_safe: bool) ->
     rows = list(itertools.product(*(range(len(sample.raw) + 1) for sample in samples)))[:4000]
     arrays, columns = [], []
     for sample, picks in zip(samples, zip(*rows, strict=True), strict=True):
-        # One past the last value stands for null, with a real value beneath.
+        # An index after the last value represents a null, with a real value below it.
         valid = [pick < len(sample.raw) for pick in picks]
         picks = [pick % len(sample.raw) for pick in picks]
         arrays.append(sample.array(picks, valid, before=5))
@@ -144,7 +144,7 @@ def test_null_safe_keys_that_look_alike(types: tuple[pa.DataType, ...], rows: li
 )
 @pytest.mark.parametrize("null_safe", [False, True])
 def test_a_key_is_encoded_alike_in_every_batch(names: tuple[str, ...], null_safe: bool) -> None:
-    """Nulls, offsets and neighbours of a batch leave no trace in the encoding of a key."""
+    """The encoding of a key does not depend on nulls, offsets and other rows of its batch."""
     samples = [SAMPLES[name] for name in names]
     count = min(len(sample.raw) for sample in samples)
     safe = [null_safe] * len(names)
@@ -167,7 +167,7 @@ def test_words_keep_the_order_of_one_column(name: str) -> None:
     assert words is not None
     for a, b in itertools.product(range(len(sample.raw)), repeat=2):
         x, y = sample.values[a], sample.values[b]
-        # Spark's order: NaN is equal to itself and above everything else.
+        # Spark's order: NaN equals itself and is greater than all other values.
         x_nan, y_nan = x != x, y != y
         less = (not x_nan and y_nan) or (not x_nan and not y_nan and x < y)
         assert (words[a] < words[b]) == less, (x, y)
@@ -176,7 +176,7 @@ def test_words_keep_the_order_of_one_column(name: str) -> None:
 @given(st.data())
 @examples(60)
 def test_words_keep_the_order_of_composites(data: st.DataObject) -> None:
-    """The first column counts most; null-safe nulls come first."""
+    """The first column is the most significant; null-safe nulls come first."""
     widths = {"bool": 1, "int8": 8, "int16": 16, "int32": 32, "date": 32}
     names = data.draw(st.lists(st.sampled_from(sorted(widths)), min_size=1, max_size=5))
     safe = [data.draw(st.booleans()) for _ in names]
@@ -217,7 +217,7 @@ def test_nulls_of_any_plain_column_rule_the_row_out() -> None:
 
 
 def test_garbage_beneath_a_null_does_not_reach_the_bytes() -> None:
-    """Two null-safe nulls are one key, whatever their slots hold, also where slots have an extent in the text."""
+    """Two null-safe nulls are one key, whatever values are below them, even if strings there have a length."""
     texts = with_nulls(pa.array(["long garbage", "other", "x"]), [False, False, True])
     numbers = with_nulls(pa.array([17, 42, 17]), [False, False, True])
     first, second, third = tokens(normalise_keys([texts, numbers], [True, True]))
@@ -276,16 +276,16 @@ def test_a_cast_that_would_lose_digits_is_refused() -> None:
 
 
 def test_string_keys_beyond_two_gibibytes_stay_usable() -> None:
-    """Such build sides are stored as large strings, and the key type of the join says plain string."""
+    """Such build sides are stored as large strings, although the key type of the join is a plain string."""
     half = 1100 << 20
-    data = pa.py_buffer(np.zeros(2 * half, dtype=np.uint8))  # never touched, so it takes no memory
+    data = pa.py_buffer(np.zeros(2 * half, dtype=np.uint8))  # never touched, so it uses no memory
     offsets = pa.py_buffer(np.array([0, half, 2 * half], dtype=np.int64))
     column = pa.Array.from_buffers(pa.large_string(), 2, [None, offsets, data])
     assert len(cast_key(column, pa.string())) == 2
 
 
 MIN, MAX = -(1 << 63), (1 << 63) - 1
-LIMIT = 1 << 63  # keys that fit a packed word
+LIMIT = 1 << 63  # keys that fit into a packed word
 
 
 def int64(values: list[int | None]) -> pa.Array:
@@ -293,9 +293,9 @@ def int64(values: list[int | None]) -> pa.Array:
 
 
 def check_packed(build: list[pa.Array], probe: list[pa.Array], keys: list[list[Any]], safe: list[bool]) -> bool:
-    """Return whether these keys are packed; packed keys of the two sides are equal exactly where the oracle's are.
+    """Return whether these keys are packed; assert that packed keys are equal exactly if the oracle's are.
 
-    `keys` are the rows of the build and of the probe side.
+    `keys` are the rows of the build side and of the probe side.
     """
     ranges = key_ranges(build, safe)
     if ranges is None:
@@ -321,7 +321,7 @@ def test_packed_by_ranges(data: st.DataObject) -> None:
         arrays, columns = [], []
         for sample in picked:
             middle = len(sample.raw) // 2
-            # Neighbours in the middle on the build side, so that ranges are narrow; anything on the probe side.
+            # Build values are close together, so that ranges are narrow; probe values are arbitrary.
             near = st.integers(max(middle - 1, 0), min(middle + 1, len(sample.raw) - 1))
             pick = near if side == "build" else st.integers(0, len(sample.raw) - 1)
             picks = data.draw(st.lists(pick, min_size=length, max_size=length))
@@ -338,7 +338,7 @@ def test_packed_by_ranges(data: st.DataObject) -> None:
 @pytest.mark.parametrize("safe", [[False, False], [True, False], [False, True], [True, True]])
 @pytest.mark.parametrize("base", [MIN, -3, MAX - 5])
 def test_ranges_at_the_ends_of_int64(base: int, safe: list[bool]) -> None:
-    """Values just outside of the ranges, at the far end of int64, and nulls, match nothing that they should not."""
+    """Values just outside of the ranges, at the other end of int64, and nulls have no false matches."""
     values = [MIN, MIN + 1, MIN + 6, -4, -3, 0, 2, 3, MAX - 6, MAX - 5, MAX - 1, MAX, None]
     probe_keys = list(itertools.product(values, values))
     build_keys = [(base, base + 5), (base + 5, base), (base + 2, None), (None, base), (None, None), (base, base)]
@@ -363,7 +363,7 @@ def test_ranges_at_the_ends_of_int64(base: int, safe: list[bool]) -> None:
     ],
 )
 def test_ranges_of_63_bits_are_packed(sizes: tuple[int, ...], safe: tuple[bool, ...], fits: bool) -> None:
-    """One value more, or a code for null more, and keys are normalised as without ranges."""
+    """With one more value, or one more code for null, keys are normalised as without ranges."""
     lows = [MIN if size > LIMIT else -(size // 2) for size in sizes]
     corners = list(itertools.product(*((low, low + size - 1) for low, size in zip(lows, sizes, strict=True))))
     columns = [int64(list(column)) for column in zip(*corners, strict=True)]

@@ -1,4 +1,4 @@
-"""Merging sorted runs is a stable sort of them all."""
+"""Merging sorted runs equals a stable sort of all rows."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def test_runs_one_behind_the_other() -> None:
 
 
 def test_words_far_apart() -> None:
-    """As a missing time is from all others."""
+    """A missing time is as far from all other times."""
     ends = np.array([-(1 << 63), (1 << 63) - 1])
     check([np.concatenate([ends, np.arange(50)]), np.concatenate([np.arange(60), ends]), ends])

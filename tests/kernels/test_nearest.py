@@ -41,7 +41,7 @@ def order(value: Any) -> Any:
 
 
 def found_by_search(build: list[Any], keys: list[Any], value: Any, key: Any, asked: dict[str, Any]) -> int:
-    """The build row, or -1: the oracle of one probe row."""
+    """Return the matching build row of one probe row, or -1; this is the oracle."""
     if value is None:
         return -1
     rows = [row for row, other in enumerate(build) if other is not None and keys[row] == key]

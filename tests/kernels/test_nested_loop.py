@@ -1,4 +1,4 @@
-"""The nested loop against a search through all pairs: sizes around blocks and tiles, budgets, rows left out, errors."""
+"""The nested loop against a search of all pairs: sizes around blocks and tiles, budgets, excluded rows, errors."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ Int64Array = npt.NDArray[np.int64]
 TOO_LARGE, ZERO = 10**6, -1
 AMPLE = 1 << 20
 LIMITS = {"none": (0, 1), "sparse": (0, 3), "half": (0, 1000), "all": (1000, 1001)}
-"""Densities, by the range of the build values that probe values of 0 to 999 are below."""
+"""Match densities, as ranges of build values; probe values from 0 to 999 match larger ones."""
 SMALL = [0, 1, 7, 8, 9, 17]
 
 
 @pytest.fixture(scope="module")
 def below() -> PairTest:
-    """Probe values match larger build values; some build values fail. One compiled test serves all."""
+    """Return a test: probe values match larger build values, and some build values fail.
+
+    It is compiled once for all tests.
+    """
 
     def load(probe: Any, i: int) -> Any:
         return probe[0][i]
@@ -54,7 +57,7 @@ def nested(test: PairTest, probe: Sequence[int], build: Sequence[int], **rows: A
 
 
 def pieces(loop: NestedLoop, budget: int) -> Iterator[list[tuple[int, int]]]:
-    """What each resumption gives; checks that it uses its budget, and no more."""
+    """Yield the result of each resumption; assert that it uses its budget, and no more."""
     cursor, ended = START, False
     while not ended:
         pairs, cursor, ended = loop.probe("inner", cursor, budget)
@@ -109,7 +112,7 @@ def test_sizes_around_blocks_and_tiles(below: PairTest, probe_rows: int, build_r
 def test_sizes_around_several_blocks_and_tiles(below: PairTest) -> None:
     probe, build = values(2 * BLOCK + 3, 2 * TILE + 5, "sparse")
     check(below, probe, build, budgets=(97, AMPLE))
-    # Each row finds its first match in another tile than the one before.
+    # Each row finds its first match in another tile than the previous row.
     build = [1] * TILE + [500] * TILE + [1000]
     check(below, [0, 999, 400, 600, 1000, 0], build, budgets=(1001, AMPLE))
 
@@ -140,7 +143,7 @@ def test_rows_have_the_numbers_that_they_are_given(
 
 
 def test_a_cursor_ends_behind_all_rows_of_the_morsel(below: PairTest) -> None:
-    """Also behind those that are not tried: metrics count rows by it."""
+    """Including rows that are not tested, because metrics count rows by the cursor."""
     loop = nested(below, [1, 2], [5], morsel_rows=9, probe_rows=frozen(np.array([3, 4], np.int32)))
     _, cursor, ended = loop.probe("inner", START, AMPLE)
     assert (ended, cursor.row) == (True, 9)
@@ -154,7 +157,7 @@ def test_it_gives_out_pairs_and_nothing_else(below: PairTest, how: str) -> None:
 
 @pytest.mark.parametrize("bad", [[TOO_LARGE], [ZERO], [ZERO, TOO_LARGE]], ids=["a hit", "a miss", "both"])
 def test_what_fails_raises(below: PairTest, bad: list[int]) -> None:
-    """In one pair of many, behind misses: the first pair that fails is told."""
+    """In one of many pairs, after misses: the first failing pair is reported."""
 
     def fail(probe: Sequence[np.generic], build: Sequence[np.generic]) -> bool:
         raise PairError(f"{probe} and {build}")
@@ -182,7 +185,7 @@ def test_a_row_that_has_its_match_is_not_tried_any_further(below: PairTest, befo
 
 
 def test_pairs_on_which_a_test_fails_are_decided_one_by_one(below: PairTest) -> None:
-    """Also in the second tile, and by what else has to hold; no pair is decided after the match of its row."""
+    """Also in the second tile, and with further conditions; no pair is decided after its row's match."""
     decided: list[tuple[int, int]] = []
 
     def decide(probe: Sequence[np.generic], build: Sequence[np.generic]) -> bool:
@@ -244,7 +247,7 @@ def test_columns_as_numbers(name: str, before: int, with_nulls: bool) -> None:
     valid = [not with_nulls or number % 3 != 1 for number in range(len(picks))]
     got = numbers(sample.array(picks, valid, before, after=2))
     assert got.dtype == DTYPES[name] and got.size == len(picks)
-    assert got.flags.c_contiguous and not got.flags.writeable  # or a test is compiled once more
+    assert got.flags.c_contiguous and not got.flags.writeable  # otherwise, the test would be compiled once more
     bits = got.view(f"u{got.itemsize}") if name.startswith("float") else got
     shown = [number for number, present in zip(bits.tolist(), valid, strict=True) if present]
     assert shown == [sample.raw[pick] for pick, present in zip(picks, valid, strict=True) if present]

@@ -1,4 +1,4 @@
-"""How often each hash has come before, against a dictionary."""
+"""The number of previous occurrences of each hash, against a dictionary."""
 
 from __future__ import annotations
 

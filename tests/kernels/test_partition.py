@@ -1,4 +1,4 @@
-"""Lines and slots against a dictionary of lists."""
+"""Bucketing and partitioning (`lines`, `slots` in the code) against a dictionary of lists."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_both_sides_have_one_line(one: pa.Array, other: pa.Array, common: pa.Dat
 
 @pytest.mark.parametrize("keys", [range(50_000), range(0, 50_000 << 20, 1 << 20), [f"key {n}" for n in range(50_000)]])
 def test_lines_are_about_as_long(keys: Any) -> None:
-    """Of keys that are all different, whatever their order: within five deviations."""
+    """The sizes of buckets of distinct keys, in any order, are within five standard deviations."""
     counts = Counter(lines(pa.array(keys), count=1024))
     mean = 50_000 / 1024
     assert len(counts) == 1024 and all(abs(count - mean) < 5 * mean**0.5 for count in counts.values())

@@ -1,4 +1,4 @@
-"""LIKE against regular expressions, and its characters against those that Java reads."""
+"""LIKE against regular expressions, and its characters against those that Java decodes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def test_patterns(pattern: str) -> None:
     ("text", "characters"),
     [
         ("aä日😀".encode(), 4),
-        (b"\x80\xbf", 2),  # no first bytes
-        (b"\xc0\x80", 2),  # longer than it has to be
+        (b"\x80\xbf", 2),  # no lead bytes
+        (b"\xc0\x80", 2),  # an overlong encoding
         (b"\xe0\x80\x80", 3),
-        (b"\xe0\xa0", 1),  # cut off
+        (b"\xe0\xa0", 1),  # truncated
         (b"\xe3\x81a", 2),
-        (b"\xed\xa0\x80", 1),  # half of a pair
+        (b"\xed\xa0\x80", 1),  # half of a surrogate pair
         (b"\xf0\x9f\x98", 1),
         (b"\xf0\x8f\xbf\xbf", 4),
-        (b"\xf4\x90\x80\x80", 4),  # behind the last character
+        (b"\xf4\x90\x80\x80", 4),  # after the last code point
         (b"\xf5\x80", 2),
         (b"\xf0\x9fa", 2),
     ],

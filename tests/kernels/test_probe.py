@@ -1,4 +1,4 @@
-"""The resumable contract: any sequence of budgets gives the one-shot result, in order, in pieces within budget."""
+"""The contract of resumable probes: any sequence of budgets gives the complete result in order, within each budget."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LAYOUTS = [width + layout for width in ("", "wide ") for layout in ("ranges of r
 
 
 def build(found: Sequence[Sequence[int]], layout: str) -> tuple[Matches, list[list[int]]]:
-    """Match ranges that stand for `found` in one of the layouts that indexes give; and what they stand for then.
+    """Return match ranges for `found` in one of the layouts of indexes, and the lists that these ranges represent.
 
-    "ranges" has no row map, so build rows are consecutive; "single" has one match at most; "wide" forces wide row ids.
+    "ranges" has no row map, so build rows are consecutive; "single" has at most one match; "wide" uses 64-bit row ids.
     """
     dtype = np.int64 if layout.startswith("wide ") else np.int32
     layout = layout.removeprefix("wide ")
@@ -55,7 +55,7 @@ def build(found: Sequence[Sequence[int]], layout: str) -> tuple[Matches, list[li
 
 
 def plain(pairs: Pairs, morsel_rows: int) -> list[Pair]:
-    """One piece as pairs of positions."""
+    """Return one part of the result as pairs of positions."""
     if pairs.probe_rows is None:
         assert pairs.length == morsel_rows, "no probe rows means every row of the morsel"
         probe_rows = list(range(morsel_rows))
@@ -67,7 +67,7 @@ def plain(pairs: Pairs, morsel_rows: int) -> list[Pair]:
 
 
 def pieces(matches: Matches, how: str, budgets: Iterator[int]) -> Iterator[tuple[int, list[Pair], Cursor]]:
-    """Budget, pairs and cursor of every call until nothing remains."""
+    """Yield the budget, pairs and cursor of every call until nothing remains."""
     remaining = matches.output_rows(how)
     cursor = START
     while remaining:
@@ -140,7 +140,7 @@ def test_the_cursor_moves_on_where_a_row_is_used_up() -> None:
 
 
 def test_a_cursor_can_be_kept_and_resumed_elsewhere() -> None:
-    """Nothing but the cursor carries the state: the same call twice gives the same piece."""
+    """The cursor has the whole state: the same call twice gives the same pairs."""
     matches, _ = build([[1, 2, 3], [4, 5]], "ranges of rows")
     _, cursor = probe(matches, "inner", START, 2, 5)
     once, _ = probe(matches, "inner", cursor, 2, 3)
@@ -163,7 +163,7 @@ def test_where_every_row_gives_one_nothing_is_copied(how: str) -> None:
 
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_one_row_with_a_million_matches(how: str) -> None:
-    """Under a budget of a thousand rows: a thousand pieces, none lost, none twice."""
+    """With a budget of a thousand rows, in a thousand parts, without lost or repeated rows."""
     many = 1_000_000 if JIT_ENABLED else 5_000
     budget = 1_000
     matches = AllRowsIndex(many).lookup(NormalisedKeys(1, None, None, None))
@@ -193,7 +193,7 @@ def test_an_unknown_kind_is_refused() -> None:
 @given(data=st.data())
 @examples(60)
 def test_marks_of_what_matches(layout: str, wide: type, data: st.DataObject) -> None:
-    """Build rows of some keys, looked up by any of these or by none, in morsels; marks are only ever added."""
+    """Keys have some build rows each. Probe rows look up any of them or none, in morsels; marks are only ever added."""
     keys = data.draw(st.lists(st.integers(1, 1 if layout == "single" else 4), max_size=8), "rows of each key")
     starts = np.cumsum([0, *keys])
     total = int(starts[-1])
@@ -221,7 +221,7 @@ def test_marks_of_what_matches(layout: str, wide: type, data: st.DataObject) -> 
 @given(data=st.data())
 @examples(100)
 def test_marks_of_matches_that_overlap(data: st.DataObject) -> None:
-    """Ranges of rows, as those of a range join."""
+    """Ranges of rows, like those of a range join."""
     rows = 9
     ranges = data.draw(
         st.lists(st.tuples(st.integers(-1, rows - 1), st.integers(1, rows)), max_size=6), "start, length"

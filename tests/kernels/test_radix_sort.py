@@ -1,4 +1,4 @@
-"""The radix sort against Python's, which is stable too."""
+"""The radix sort against Python's sort; both are stable."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_sizes(size: int) -> None:
 
 @pytest.mark.parametrize("bit", range(64))
 def test_every_bit_counts(bit: int) -> None:
-    """Two words that differ in one bit only: no digit is left out, and the sign bit orders the other way round."""
+    """Two words that differ in a single bit: no digit is skipped, and the sign bit has the opposite order."""
     word = (1 << bit) - (1 << 64 if bit == 63 else 0)
     for values in ([word, 0], [0, word, 0, word], [word, -1, 0]):
         check(values)
@@ -95,7 +95,7 @@ def test_more_words_than_a_piece(size: int, shape: str, threads: int, monkeypatc
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("longest", [1, 2, 64, 65, 3000, PIECE + 1])
 def test_segments(longest: int, threads: int) -> None:
-    """Each by itself, empty ones among them, ties in the given order."""
+    """Each segment is sorted separately, including empty ones; ties retain their order."""
     size = min(4 * longest, 100_000) if JIT_ENABLED else min(4 * longest, 400)
     generator = np.random.default_rng(longest)
     ends = np.cumsum(generator.integers(0, longest + 1, 100))

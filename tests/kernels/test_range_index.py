@@ -103,7 +103,7 @@ def oracle_pairs(
 
 
 def mapped(index: RangeIndex) -> RangeIndex:
-    """The same index out of its arrays, as another process has it."""
+    """Return the same index reconstructed from its arrays, as in another process."""
     arrays = {name: frozen(array.copy()) for name, array in index.arrays.items()}
     return RangeIndex.from_arrays(arrays, dict(index.attributes))
 
@@ -161,7 +161,7 @@ def test_any_range_join(case: dict[str, Any], budget: int, how: str) -> None:
         expected = oracle_pairs(case["build"], case["build_keys"], asked, case["probe_keys"], how)
         assert sorted(got) == sorted(expected)
         changes = sum(row != before for (before, _), (row, _) in itertools.pairwise(got))
-        assert changes < max(len({row for row, _ in got}), 1)  # the matches of a probe row come together
+        assert changes < max(len({row for row, _ in got}), 1)  # the matches of a probe row are consecutive
         matches = index.lookup(keys)
         one_each = matches.any() if isinstance(matches, Candidates) else matches
         with_match = {row for row, entry in expected if entry >= 0}
@@ -172,7 +172,7 @@ def test_any_range_join(case: dict[str, Any], budget: int, how: str) -> None:
 @pytest.mark.parametrize("groups", ["hash", "dense", "ordered"])
 @pytest.mark.parametrize("build_keys", [[2, 0, 1], [2, 0, 0], [0, 1, 2], [0, 0, 0], [None, 2, 0]])
 def test_groups_of_one_row_and_of_several(groups: str, build_keys: list[Any]) -> None:
-    """Indexes without repeated keys find rows by other ways than those with them."""
+    """Indexes with and without repeated keys find rows by different methods."""
     build, asked = [[30, 10, 20], [1, 2, 3]], [5, 15, 25, 35]
     index = mapped(
         build_range_index([pa.array(column) for column in build], equal_keys(build_keys, 3), groups_builder(groups))
@@ -186,7 +186,7 @@ def test_groups_of_one_row_and_of_several(groups: str, build_keys: list[Any]) ->
 
 @pytest.mark.parametrize("name", VALUES)
 def test_every_value_against_every_other(name: str) -> None:
-    """All comparisons at the ends of each type, with one column, and with the same one twice."""
+    """All comparisons at the limits of each type, with one column, and with the same column twice."""
     arrow_type, values = VALUES[name]
     build = [*values, None]
     column = pa.array(build, arrow_type)
@@ -231,7 +231,7 @@ def _last(words: Any, levels: Any, prefix: Any, start: int, stop: int, least: in
 @pytest.mark.parametrize("overlap", [1, 40, 3000])
 @pytest.mark.parametrize("budget", [1, 999, 1 << 20])
 def test_staggered_intervals(overlap: int, budget: int) -> None:
-    """Many levels, long prefixes: points and intervals of growing length among short ones."""
+    """Many levels and long prefixes: points and intervals of growing length among short ones."""
     rows, points = 3000, 300 if budget > 1 else 20
     generator = np.random.default_rng(overlap)
     starts = np.arange(rows) * 10
@@ -266,7 +266,7 @@ def test_one_row_with_all_matches_streams() -> None:
 
 
 def test_one_compared_column_gives_ranges() -> None:
-    """A band is one range of entries: nothing is enumerated before it is asked for."""
+    """A band is one range of entries: pairs are enumerated only on request."""
     build = pa.array([5, 1, 3, None, 3])
     index = build_range_index([build], equal_keys(None, 5), groups_builder("hash"))
     bounds = [[Bound(">=", pa.array([3, 9, None])), Bound("<=", pa.array([5, 9, 9]))]]

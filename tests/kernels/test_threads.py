@@ -1,4 +1,4 @@
-"""Work shared by threads: every part once, results in order, and never more in flight than asked for."""
+"""Work shared by threads: every part once, results in order, and a bounded number of parts in flight."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ print(sorted(parts), list(ahead(who, range(3), 2)), began, mapped_by, submitted,
     ("room", "by_caller", "began", "may_begin"), [(64, True, 0, 1), (1024, False, 2, 2)], ids=["little", "ample"]
 )
 def test_threads_begin_only_where_a_limit_has_room(room: int, by_caller: bool, began: int, may_begin: int) -> None:
-    """A thread whose first allocation fails would be waited for, for good."""
+    """If a thread's first allocation failed, its caller would wait for it forever."""
     ran = subprocess.run(
         [sys.executable, "-c", _LIMITED, str(room)], capture_output=True, text=True, timeout=60, check=True
     )

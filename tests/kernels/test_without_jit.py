@@ -1,4 +1,4 @@
-"""The kernel tests once more with the JIT switched off: plain Python must agree, and coverage tools can see it."""
+"""The kernel tests with the JIT switched off: plain Python must agree, and coverage tools can measure it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparkext.kernels import gather, hash_index, intrinsics, matches, ordered_in
 from sparkext.kernels.jit import JIT_ENABLED
 
 TESTS = Path(__file__).parents[1]
-# What runs in processes of its own gains nothing, and what is there for its size takes too long.
+# Tests in separate processes gain nothing from this, and tests of large inputs would be too slow.
 LEFT_OUT = "not outside and not sizes_around and not null_rates and not gibibytes and not what_is_chosen"
 FILES = [
     "rows/test_expression_code",

@@ -1,4 +1,4 @@
-"""The Spark session of the tests on tables of Delta Lake and Iceberg, on a Spark that these have releases for."""
+"""The Spark session of the tests on Delta Lake and Iceberg tables, if these have a release for the Spark version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINOR = ".".join(pyspark.__version__.split(".")[:2])
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with the extension, in hint mode, and with those formats of tables that this Spark has."""
+    """Yield a session with the extension in hint mode, and with the table formats that this Spark has."""
     if not formats_of(MINOR):
         pytest.skip(f"neither Delta nor Iceberg has a release for Spark {MINOR}")
     warehouse = tmp_path_factory.mktemp("warehouse")
@@ -31,7 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(params=["iceberg", "delta"])
 def lake(request: pytest.FixtureRequest, spark: SparkSession) -> Lake:
-    """Each format in turn; the quicker one first, which then has the reduced combinations."""
+    """Return each format in turn. The quicker one is first, and gets the reduced combinations."""
     known = formats_of(MINOR)
     if request.param not in known:
         pytest.skip(f"{request.param} has no release for Spark {MINOR}")
@@ -40,7 +40,7 @@ def lake(request: pytest.FixtureRequest, spark: SparkSession) -> Lake:
 
 @pytest.fixture(scope="session")
 def dims(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
-    """What the tables are joined with: plain files."""
+    """Return the table that is joined with the tables: plain files."""
     path = str(tmp_path_factory.mktemp("plain") / "dims")
     spark.range(60).selectExpr("id % 45 AS dk", "concat('n', id) AS name").coalesce(1).write.parquet(path)
     return spark.read.parquet(path)

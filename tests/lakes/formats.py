@@ -1,4 +1,4 @@
-"""The formats of tables that are tested: where their jars are, what a session needs, and what they call things."""
+"""The tested table formats: their packages, their session settings, and their terms."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 @dataclass(frozen=True)
 class Lake(ABC):
-    """A format of tables on a Spark. Of a table, `properties` let rows be deleted without writing their files anew,
-    `rewrites` have them written anew, and `renames` let columns be renamed and dropped.
+    """A table format on a version of Spark.
 
-    `file_columns`: what tells of files and rows, and the reason why workers do not read it. `transforms`: by what else
-    but columns tables can be partitioned.
+    `properties` let rows be deleted without rewriting files, `rewrites` rewrite the files, and `renames` allow columns
+    to be renamed and dropped. `file_columns` are columns about files and rows, with the reason why workers do not read
+    them. `transforms` are partition transforms of columns.
     """
 
     minor: str
@@ -33,39 +33,39 @@ class Lake(ABC):
     @property
     @abstractmethod
     def package(self) -> str:
-        """Where Maven has it."""
+        """Return the Maven coordinates."""
 
     @abstractmethod
     def settings(self, warehouse: Path) -> dict[str, str]:
-        """Return the settings of a session, beside packages and extensions."""
+        """Return the session settings, without packages and extensions."""
 
     @abstractmethod
     def states(self, spark: SparkSession, table: str) -> list[int]:
-        """Return the states that a table has had, as `VERSION AS OF` takes them, in order."""
+        """Return the versions of a table in order, as `VERSION AS OF` accepts them."""
 
     @abstractmethod
     def history(self, spark: SparkSession, table: str) -> list[tuple[object, ...]]:
-        """Return what has been done to a table, and to how many rows."""
+        """Return the operations on a table, with their row counts."""
 
     @abstractmethod
     def compaction(self, table: str) -> str:
-        """Return the statement that writes small files anew."""
+        """Return the statement that compacts small files."""
 
     @abstractmethod
     def vacuum(self, spark: SparkSession, table: str) -> None:
-        """Delete the files that only older states of a table need."""
+        """Delete the files that only older versions of a table need."""
 
     def table(self, name: str) -> str:
-        """Return what SQL calls a table."""
+        """Return the SQL name of a table."""
         return f"{self.catalog}.default.{name}"
 
     def state(self, spark: SparkSession, table: str) -> int:
-        """Return the state that a table is in."""
+        """Return the current version of a table."""
         return self.states(spark, table)[-1]
 
     @abstractmethod
     def data_files(self, spark: SparkSession, table: str) -> list[Path]:
-        """Return the files that a table has now."""
+        """Return the current files of a table."""
 
 
 class Delta(Lake):
@@ -84,7 +84,7 @@ class Delta(Lake):
 
     @property
     def package(self) -> str:
-        """Where Maven has it."""
+        """Return the Maven coordinates."""
         return f"io.delta:delta-spark_{self.minor}_2.13:4.4.0"
 
     def settings(self, warehouse: Path) -> dict[str, str]:
@@ -92,7 +92,7 @@ class Delta(Lake):
         return {
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.databricks.delta.snapshotPartitions": "2",
-            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # of tasks that list files for VACUUM
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # tasks that list files for VACUUM
         }
 
     def states(self, spark: SparkSession, table: str) -> list[int]:
@@ -108,7 +108,7 @@ class Delta(Lake):
         ]
 
     def data_files(self, spark: SparkSession, table: str) -> list[Path]:
-        """Return those of its log."""
+        """Return the files in its log."""
         return [Path(unquote(urlparse(name).path)) for name in spark.table(table).inputFiles()]
 
     def compaction(self, table: str) -> str:
@@ -116,7 +116,7 @@ class Delta(Lake):
         return f"OPTIMIZE {table}"
 
     def vacuum(self, spark: SparkSession, table: str) -> None:
-        """Do without the week for which they stay."""
+        """Delete files without the usual retention of a week."""
         spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
 
@@ -148,7 +148,7 @@ class Iceberg(Lake):
 
     @property
     def package(self) -> str:
-        """Where Maven has it."""
+        """Return the Maven coordinates."""
         return f"org.apache.iceberg:iceberg-spark-runtime-{self.minor}_2.13:1.12.0"
 
     def settings(self, warehouse: Path) -> dict[str, str]:
@@ -166,13 +166,13 @@ class Iceberg(Lake):
         return [row.snapshot_id for row in rows]
 
     def history(self, spark: SparkSession, table: str) -> list[tuple[object, ...]]:
-        """Return what its snapshots have changed."""
+        """Return the operations of its snapshots, with their row counts."""
         rows = spark.sql(f"SELECT operation, summary FROM {table}.snapshots ORDER BY committed_at").collect()
         counted = ("added-records", "deleted-records", "added-position-deletes", "total-records")
         return [(row.operation, *(row.summary.get(name) for name in counted)) for row in rows]
 
     def data_files(self, spark: SparkSession, table: str) -> list[Path]:
-        """Return those of its manifests."""
+        """Return the files in its manifests."""
         rows = spark.sql(f"SELECT file_path FROM {table}.data_files").collect()
         return [Path(urlparse(row.file_path).path) for row in rows]
 
@@ -194,7 +194,7 @@ _RELEASES: dict[str, tuple[type[Lake], ...]] = {"4.1": (Delta, Iceberg), "4.2": 
 
 
 def session_settings(minor: str, warehouse: Path) -> dict[str, str]:
-    """Return the settings of a session that has all formats that have a release for a Spark, beside those of others."""
+    """Return the settings of a session with all formats that have a release for this Spark, in addition to its own."""
     known = formats_of(minor).values()
     settings = {
         "spark.jars.packages": ",".join(lake.package for lake in known),
@@ -206,5 +206,5 @@ def session_settings(minor: str, warehouse: Path) -> dict[str, str]:
 
 
 def formats_of(minor: str) -> dict[str, Lake]:
-    """Return the formats that have a release for a Spark, by their names."""
+    """Return the formats that have a release for this Spark, by name."""
     return {kind.name: kind(minor) for kind in _RELEASES.get(minor, ())}

@@ -1,4 +1,4 @@
-"""What the tests on lakes share: tables of every type, joins with them, and who reads them."""
+"""Helpers of the tests on table formats: tables of every type, joins with them, and checks of who reads them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _numbers = count()
 
 
 def facts(spark: SparkSession, first: int = 0, rows: int = ROWS) -> DataFrame:
-    """Every type that is read from files, with nulls."""
+    """Return every type that workers read from files, with nulls."""
     n = F.col("id")
 
     def some(column: Any, name: str, every: int) -> Any:
@@ -44,7 +44,7 @@ def facts(spark: SparkSession, first: int = 0, rows: int = ROWS) -> DataFrame:
 def create(
     lake: Lake, spark: SparkSession, df: DataFrame, *, partitioned: str = "", files: int = 2, **properties: str
 ) -> str:
-    """Write a table, and return its name in SQL. Rows of it are deleted without writing their files anew."""
+    """Write a table, and return its SQL name. Deleting rows from it does not rewrite its files."""
     table = lake.table(f"t{next(_numbers)}")
     df.createOrReplaceTempView("given")
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in df.schema)
@@ -57,17 +57,17 @@ def create(
 
 
 def joined(dims: DataFrame, table: Callable[[], DataFrame], how: str = "inner") -> DataFrame:
-    """The table as the probe side."""
+    """Return a join with the table as its probe side."""
     return table().join(dims.hint("pipelined_join"), F.expr("k = dk"), how)
 
 
 def indexed(dims: DataFrame, table: Callable[[], DataFrame]) -> DataFrame:
-    """The table as the build side."""
+    """Return a join with the table as its build side."""
     return dims.join(table().hint("pipelined_join"), F.expr("k = dk"), "left")
 
 
 def assert_fused(spark: SparkSession, dims: DataFrame, table: Callable[[], DataFrame], told: str = "") -> DataFrame:
-    """Prove that workers read the table as either side of a join, and that the rows are Spark's."""
+    """Assert that workers read the table on either side of a join, and that the rows equal Spark's."""
     df = assert_like_spark(spark, lambda: joined(dims, table))
     ((builds, fused, said),) = scans_of(df)
     assert (builds, fused) == (1, True) and told in said, plan_of(df)
@@ -78,19 +78,19 @@ def assert_fused(spark: SparkSession, dims: DataFrame, table: Callable[[], DataF
 
 
 def assert_read_by_spark(spark: SparkSession, dims: DataFrame, table: Callable[[], DataFrame], reason: str) -> None:
-    """Prove that Spark reads the table for the pipeline, and that the plan says why."""
+    """Assert that Spark reads the table for the pipeline, and that the plan has this reason."""
     df = assert_like_spark(spark, lambda: joined(dims, table))
     ((_, fused, said),) = scans_of(df)
     assert not fused and reason in said, plan_of(df)
 
 
 def forced(spark: SparkSession) -> AbstractContextManager[None]:
-    """Have every join and aggregate planned as a pipeline that can be."""
+    """Plan every eligible join and aggregate as a pipeline."""
     return configured(spark, spark_sparkext_mode="auto", spark_sparkext_debug_force="true")
 
 
 def executed(spark: SparkSession, after: int = -1) -> dict[int, str]:
-    """The plans of what has run in this session after a number, by number. Spark forgets the oldest."""
+    """Return the plans that this session has executed after the given execution id, by id. Spark drops the oldest."""
     store = spark._jsparkSession.sharedState().statusStore()
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     executions = store.executionsList()

@@ -1,4 +1,4 @@
-"""What only Delta Lake or only Iceberg has: read as Spark does, or left to it with the reason."""
+"""Features that only Delta Lake or only Iceberg has: workers read them like Spark, or decline with a reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.reduced("values", reason="a table takes seconds to writ
 
 @pytest.fixture
 def delta(lake: Lake) -> Lake:
-    """Delta alone."""
+    """Return the format if it is Delta, else skip."""
     if lake.name != "delta":
         pytest.skip("of Delta")
     return lake
@@ -27,7 +27,7 @@ def delta(lake: Lake) -> Lake:
 
 @pytest.fixture
 def iceberg(lake: Lake) -> Lake:
-    """Iceberg alone."""
+    """Return the format if it is Iceberg, else skip."""
     if lake.name != "iceberg":
         pytest.skip("of Iceberg")
     return lake
@@ -70,7 +70,7 @@ def test_delta_a_deletion_vector_that_is_damaged(delta: Lake, spark: SparkSessio
     vector.with_name(f".{vector.name}.crc").unlink(missing_ok=True)
     df = joined(dims, lambda: spark.table(table))
     assert "deleted rows cannot be read" in scans_of(df)[0][2]
-    with pytest.raises(Py4JJavaError, match=r"DELTA_DELETION_VECTOR_CHECKSUM_MISMATCH"):  # Delta's own
+    with pytest.raises(Py4JJavaError, match=r"DELTA_DELETION_VECTOR_CHECKSUM_MISMATCH"):  # Delta's own error
         df.collect()
 
 
@@ -133,7 +133,7 @@ def test_iceberg_deletions_by_equality(iceberg: Lake, spark: SparkSession, dims:
 
 
 def delete_by_equality(spark: SparkSession, name: str, column: str, values: list[int]) -> None:
-    """Delete rows as Flink does: Spark does not write such files itself."""
+    """Delete rows with equality deletes, as Flink does. Spark itself does not write such files."""
     jvm: Any = spark._jvm
     api = jvm.org.apache.iceberg
     table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)
@@ -162,7 +162,7 @@ def delete_by_equality(spark: SparkSession, name: str, column: str, values: list
 
 
 def loader(jvm: Any) -> Any:
-    """What finds the classes of packages."""
+    """Return the class loader that finds the classes of packages."""
     return jvm.java.lang.Thread.currentThread().getContextClassLoader()
 
 

@@ -1,4 +1,4 @@
-"""Tables of Delta Lake and Iceberg: workers read their files, and the rows are those of Spark's own plan."""
+"""Tables of Delta Lake and Iceberg: workers read their files, and the rows equal those of Spark's own plan."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def test_columns_that_come_and_go(lake: Lake, spark: SparkSession, dims: DataFra
     spark.sql(f"ALTER TABLE {table} RENAME COLUMN s TO f8s")
     assert_fused(spark, dims, read)
     spark.sql(f"ALTER TABLE {table} DROP COLUMN f8")
-    spark.sql(f"ALTER TABLE {table} RENAME COLUMN f8s TO f8")  # as another was called
+    spark.sql(f"ALTER TABLE {table} RENAME COLUMN f8s TO f8")  # the former name of another column
     assert_fused(spark, dims, read)
-    spark.sql(f"ALTER TABLE {table} ADD COLUMN s int")  # as it was called itself
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN s int")  # its own former name
     spark.sql(f"INSERT INTO {table} SELECT id + 2000, id % 30, 'text', 'later', 7 FROM range(20)")
     assert_fused(spark, dims, read)
     spark.sql(f"DELETE FROM {table} WHERE id % 3 = 0")
@@ -170,7 +170,7 @@ def test_a_file_that_is_gone(lake: Lake, spark: SparkSession, dims: DataFrame) -
 
 @pytest.mark.parametrize("changes", ["overwritten", "changed"])
 def test_old_files_deleted_while_queries_run(lake: Lake, spark: SparkSession, dims: DataFrame, changes: str) -> None:
-    """Each query finds one whole state, or fails for want of a file."""
+    """Each query reads one consistent version, or fails because of a missing file."""
 
     table = create(lake, spark, spark.range(400).selectExpr("CAST(id % 40 AS INT) AS k", "0 AS state"), files=4)
     statements = {
@@ -204,12 +204,12 @@ def test_old_files_deleted_while_queries_run(lake: Lake, spark: SparkSession, di
             df = joined(dims, lambda: spark.table(table)).groupBy("state").count()
             try:
                 found[tuple(sorted(map(tuple, df.collect())))] += 1
-            except (PySparkException, Py4JJavaError) as error:  # as PySpark emits Spark's own for a file
+            except (PySparkException, Py4JJavaError) as error:  # PySpark's form of Spark's own error for a file
                 assert re.search(r"No such file|NOT_EXIST|does not exist|FileReadError", str(error)), error
                 found["a file that is gone"] += 1
 
     def wait_for_a_query() -> None:
-        """One that has begun since: the second to end from now on."""
+        """Wait until two more queries have ended, so that at least one of them has begun after the call."""
         awaited = found.total() + 2
         while found.total() < awaited and not asking.done():
             time.sleep(0.05)
@@ -253,7 +253,7 @@ WRITES = {
 @pytest.mark.parametrize("writes", ["in place", "anew"])
 @pytest.mark.parametrize("statement", WRITES)
 def test_statements_that_write(lake: Lake, spark: SparkSession, statement: str, writes: str) -> None:
-    """Delta plans joins of files that it touches, Iceberg such of rows' places: the tables come out equal."""
+    """Delta's plans join the affected files, Iceberg's the positions of rows: the resulting tables are equal."""
     if lake.name == "delta" and statement in ("update", "delete"):
         pytest.skip("Delta has no subqueries in UPDATE and DELETE")
     properties = lake.rewrites if writes == "anew" else {}
@@ -289,7 +289,7 @@ def test_groups_above_joins(lake: Lake, spark: SparkSession, dims: DataFrame) ->
 
 
 class History:
-    """A table whose next changes are drawn at random."""
+    """A table with random changes."""
 
     def __init__(self, lake: Lake, spark: SparkSession, seed: int) -> None:
         self._lake, self._spark, self._draw = lake, spark, random.Random(seed)
@@ -301,7 +301,7 @@ class History:
         self.table = create(lake, spark, begun, partitioned=by, **lake.renames)
 
     def change(self) -> str:
-        """Change it; return how."""
+        """Change the table, and return the kind of change."""
         kinds = [self._append, self._delete, self._delete, self._update, self._merge, self._add, self._compact]
         kinds += [self._rename, self._drop] if len(self.columns) > 1 else [self._add]
         statement = self._draw.choice(kinds)()
@@ -309,7 +309,7 @@ class History:
         return statement
 
     def _rows(self, new: int) -> str:
-        """Rows with new ids, or partly with present ones."""
+        """Return rows with new ids, some of which may exist already."""
         first = self._draw.randrange(self._ids)
         self._ids = max(self._ids, first + new)
         values = ", ".join(f"CAST(concat('1', id % 9) AS STRING) AS `{name}`" for name in self.columns)
@@ -355,7 +355,7 @@ def test_random_histories(lake: Lake, spark: SparkSession, dims: DataFrame, seed
     done = []
     for _ in range(8):
         done.append(history.change())
-        print(f"seed {seed}:", *done, sep="\n")  # shown if it fails
+        print(f"seed {seed}:", *done, sep="\n")  # shown if the test fails
         assert_fused(spark, dims, lambda: spark.table(history.table))
     states = lake.states(spark, history.table)
     state = random.Random(seed).choice(states)

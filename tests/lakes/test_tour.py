@@ -1,4 +1,4 @@
-"""The tour on both formats runs as it is, and workers read all that it joins."""
+"""The tour runs unchanged on both formats, and workers read everything that it joins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A control group with a limit, for tests that show how much memory something takes: of version 1, made by root."""
+"""A control group with a memory limit, for tests of memory use: of cgroup version 1, created by root."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MEMORY = Path("/sys/fs/cgroup/memory")
 
 @contextmanager
 def memory_group(limit: int) -> Iterator[Path]:
-    """Make a group below the one that this process is in, and remove it at the end. Skips where it cannot be made."""
+    """Create a group below the group of this process, and remove it at the end. Skip if it cannot be created."""
     if os.geteuid() != 0:
         pytest.skip("only root can make control groups")
     lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
@@ -42,7 +42,7 @@ def memory_group(limit: int) -> Iterator[Path]:
 
 
 def _remove(group: Path) -> None:
-    """A process that has just ended may be counted still."""
+    """Remove the group, repeatedly, because a process that has just ended may still be counted."""
     for _ in range(100):
         try:
             group.rmdir()

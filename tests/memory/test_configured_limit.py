@@ -1,4 +1,4 @@
-"""`spark.sparkext.memory.maxBytes` holds for all that a task does: for its index as well as for its budgets."""
+"""`spark.sparkext.memory.maxBytes` limits all memory of a task: its index as well as its budgets."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ KEYS = np.arange(ROWS) * 1_000_003
 
 
 class Kept:
-    """A reporter that keeps what it is told."""
+    """A reporter that stores its metrics."""
 
     def report(self, metrics: TaskMetrics) -> None:
         self.metrics = metrics
 
 
 class OneFile:
-    """A build file as it is published."""
+    """A published build file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -57,7 +57,7 @@ def file(tmp_path: Path) -> OneFile:
 
 
 def joined(file: OneFile, left: int, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a task that may take `left` bytes beyond what its process has, and return what it reports."""
+    """Run a task that may use `left` bytes in addition to its process's memory, and return its metrics."""
     monkeypatch.setattr(MemoryProbe, "own_bytes", lambda self: OWN)
     settings = replace(read_settings(lambda key: None, {}), memory_max_bytes=OWN + left if left else 0)
     kept = Kept()

@@ -1,4 +1,4 @@
-"""Whether freed memory stays with a process, and is given back where memory is scarce."""
+"""A process retains freed memory, and returns it if memory is scarce."""
 
 from __future__ import annotations
 

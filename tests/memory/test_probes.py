@@ -1,4 +1,4 @@
-"""The memory probe on made-up /proc and cgroup trees, and once on the real machine. Uses no Spark."""
+"""The memory probe on invented /proc and cgroup trees, and once on the real machine. Uses no Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ V1_UNLIMITED = "9223372036854771712"
 
 
 class Machine:
-    """A made-up machine: 8 GiB available, nothing limited, until a test says otherwise."""
+    """An invented machine: 8 GiB are available, and nothing is limited until a test sets a limit."""
 
     def __init__(self, root: Path) -> None:
         self.proc = root / "proc"
@@ -100,7 +100,8 @@ V1_STAT = (
         (400, 100, 0, 0, 0, 700),
         (400, 100, 50, 0, 0, 750),
         (400, 100, 50, 30, 20, 700),
-        # More unwritten than on the lists (counters lag), more reclaimable than used, and over the limit.
+        # More unwritten pages than on the lists (counters lag), more reclaimable than used memory, and use above the
+        # limit.
         (400, 10, 10, 300, 0, 600),
         (400, 500, 100, 0, 0, 1000),
         (1100, 0, 0, 0, 0, 0),
@@ -204,7 +205,7 @@ def test_a_group_that_is_not_visible_falls_back_to_the_root_of_the_mount(
 
 
 def test_a_mount_of_a_part_of_the_hierarchy(machine: Machine) -> None:
-    """Without a namespace, paths are the host's while the mount starts at the container's group."""
+    """Without a namespace, paths are those of the host, while the mount begins at the container's group."""
     machine.member_of("0::/docker/0123abc/task")
     machine.v2("", 2000, 500)
     machine.v2("task", 1000, 400)
@@ -293,7 +294,7 @@ def test_usage_is_current_and_the_rest_is_refreshed_when_due(machine: Machine) -
 def test_the_more_is_free_the_longer_it_is_believed(
     machine: Machine, free: int, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others need time to take a hundredth of it. Never longer than 50 ms, and not for other tasks."""
+    """A measurement is valid until others could use a hundredth of it, at most 50 ms, and for this task only."""
     monkeypatch.setattr(probes, "_TAKEN_PER_SECOND", 8000 * MIB)
     machine.write("proc/meminfo", "")
     machine.member_of("0::/job")
@@ -318,7 +319,7 @@ def test_the_more_is_free_the_longer_it_is_believed(
 
 
 def test_a_belief_brings_its_group_back(machine: Machine) -> None:
-    """Tasks are counted by the group that binds: a look at the system in between must not change whose they are."""
+    """Tasks are counted by the limiting group. A measurement of the system in between must not change their group."""
     machine.write("proc/meminfo", f"MemAvailable: {1 << 30} kB\n")
     machine.member_of("0::/job")
     machine.v2("", "max", 0)
@@ -385,7 +386,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def run_alone(script: str) -> list[str]:
-    """The lines that `script` prints in a Python process of its own."""
+    """Return the lines that `script` prints in a separate Python process."""
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -396,7 +397,7 @@ needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads the real
 
 @needs_linux
 def test_touched_memory_lowers_the_real_headroom() -> None:
-    """With 600 MiB of address space left, 200 MB more are 200 MB less, and come back when freed."""
+    """With 600 MiB of address space left, touching 200 MB reduces the headroom by 200 MB until they are freed."""
     lines = run_alone(
         """
 import resource
@@ -457,7 +458,7 @@ def test_the_group_that_binds_is_told_from_those_it_lies_in(machine: Machine) ->
 
 
 def test_the_limit_that_leaves_each_task_the_least_binds(machine: Machine) -> None:
-    """Eight executors in groups of their own, of 2 GiB each, on a machine with 8 GiB: none may plan with its 2."""
+    """Eight executors in groups of 2 GiB each, on a machine with 8 GiB: none of them may plan with its 2 GiB."""
     machine.member_of("0::/jobs/one")
     machine.v2("jobs", "max", 0)
     machine.v2("jobs/one", 3 << 30, 1 << 30)

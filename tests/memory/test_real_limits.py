@@ -1,4 +1,4 @@
-"""A pipeline inside real control groups: it finishes where its result does not fit, whatever happens to the limit."""
+"""A pipeline in real control groups: it finishes although its result does not fit, even if the limit changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOG = "import sys, time\nx = bytearray(int(sys.argv[1]))\nx[::4096] = b'x' * len
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build sides with their indexes, made without a limit."""
+    """Return build sides with their indexes, built without a limit."""
     if not JIT_ENABLED:
         pytest.skip("takes too long without compiled kernels")
     try:
@@ -62,7 +62,7 @@ def gather_budgets(outcome: Outcome) -> list[int]:
 
 
 def test_an_explosion_stays_within_the_limit(folder: Path) -> None:
-    """1.4 GB of result in a group of 400 MiB: materialised, it is killed there: the limit is real."""
+    """1.4 GB of result in a group of 400 MiB. Materialised delivery is killed there, which proves the limit."""
     limit = 400 * MIB
     adaptive = joined(folder, limit, "adaptive")
     budgets = gather_budgets(adaptive)

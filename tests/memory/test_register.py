@@ -1,4 +1,4 @@
-"""Tasks that share a node's memory count each other, also when one of them dies; anything amiss leaves no register."""
+"""Tasks that share a node's memory count each other, even if one dies; on any fault, there is no register."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def entered(path: Path) -> TaskRegister:
 
 
 def holder(path: Path, group: int = OWN) -> tuple[subprocess.Popen[str], str]:
-    """Another process that holds a slot, and what it counted."""
+    """Start another process that holds a slot; return it and the number that it counted."""
     command = [sys.executable, "-c", HOLDER, str(path), str(group), str(ABOVE)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -118,7 +118,7 @@ def test_a_process_that_stands_still_with_the_lock_stops_nobody(path: Path, monk
 
 
 def test_a_number_that_another_process_got_since_does_not_keep_the_slot(path: Path) -> None:
-    """Process ids come around: it is the time when the process started that tells."""
+    """Process ids are reused: the start time of the process identifies it."""
     with entered(path) as own:
         own._slots[500, :2] = (os.getppid(), 12345)
         assert own.tasks("available", 0) == 2
@@ -147,14 +147,14 @@ def test_a_full_ledger_still_counts(path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_ledger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a mapped page cannot be had the process would be ended by a signal: it is asked for before."""
+    """A mapped page that cannot be allocated would end the process by a signal, so the space is allocated first."""
 
     def full(descriptor: int, offset: int, size: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(register, "_SHARED_MEMORY", path.parent)
     monkeypatch.setattr(os, "posix_fallocate", full)
-    process_probe()  # which opens files of its own
+    process_probe()  # opens files of its own
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     with task_entered(otherwise=3) as tasks:
         assert tasks("available", 0) == 3

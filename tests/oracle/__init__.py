@@ -1,1 +1,1 @@
-"""Slow, obvious references in plain Python: dictionaries, loops and Spark's rules spelt out. No numpy, no Arrow."""
+"""Slow, obvious references in plain Python: dictionaries, loops and explicit rules of Spark. No numpy, no Arrow."""

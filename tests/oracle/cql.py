@@ -1,6 +1,6 @@
-"""What a graph of queries means, instant by instant: whole histories, whole relations, nothing kept in between.
+"""The meaning of a graph of queries, instant by instant: complete histories and relations, without incremental state.
 
-An instant is (t, e): a timestamp in µs, and how many ε behind it. Rows are tuples, null is None.
+An instant is (t, e): a timestamp in µs, and the number of ε after it. Rows are tuples, null is None.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ def run_graph(
     most: int = 100_000,
     serial: Sequence[tuple[int, str, Row]] = (),
 ) -> dict[str, list[tuple[int, Row]]]:
-    """What each stream query emits, with its timestamp, up to `until`. Rows of `inputs` are in the order of time.
+    """Return the rows that each stream query emits up to `until`, with their timestamps.
 
-    `serial`: rows of all streams that come one after the other, when nothing else happens at their time any more.
+    Rows of `inputs` are in time order. Rows of `serial`, from all streams, are processed one by one, each after
+    everything else at its time is final.
     """
     return Interpreter(graph, inputs, serial).run(until, most)
 
@@ -74,7 +75,7 @@ class Interpreter:
         }
 
     def instants(self, now: Instant) -> Iterator[Instant]:
-        """When something may change: more rather than fewer."""
+        """Yield the instants at which something may change. Superfluous instants are harmless."""
         for name, rows in self.history.items():
             for instant, _ in rows:
                 yield instant
@@ -151,7 +152,7 @@ class Interpreter:
 
 
 def ends(window: BoundWindow, instant: Instant) -> Iterator[Instant]:
-    """When a row of a window leaves it, or is let in."""
+    """Yield the instants at which a row leaves or enters a window."""
     t, e = instant
     if window.kind == "now":
         yield t, e + 1
@@ -163,7 +164,7 @@ def ends(window: BoundWindow, instant: Instant) -> Iterator[Instant]:
 
 
 def value_of(node: Expression, row: Mapping[tuple[int, int], Any]) -> Any:
-    """As `evaluate`, but what has no result is null, wherever it is."""
+    """Return the value of an expression like `evaluate`, but null for each part that fails."""
     if not node.may_fail:
         return evaluate(node, dict(row))
     given, args = dict(row), []
@@ -179,14 +180,14 @@ def value_of(node: Expression, row: Mapping[tuple[int, int], Any]) -> Any:
 
 
 def exact(row: Row) -> Row:
-    """What tells rows apart: 0.0 and -0.0 are two, NaN is one."""
+    """Return an identity of a row: 0.0 differs from -0.0, and all NaNs are equal."""
     return tuple(
         ("float", struct.pack("<d", math.nan if one != one else one)) if isinstance(one, float) else one for one in row
     )
 
 
 def same(row: Row) -> Row:
-    """What keys are equal by: 0.0 and -0.0 are one."""
+    """Return a key of a row: 0.0 equals -0.0, and all NaNs are equal."""
     return tuple("NaN" if isinstance(one, float) and one != one else one for one in row)
 
 
@@ -195,7 +196,7 @@ def normal(row: Row) -> Row:
 
 
 def in_order(row: Row) -> tuple[Any, ...]:
-    """By the first column, then the next; nulls first, NaN last."""
+    """Return a sort key: by the first column, then the next; nulls first, NaN last."""
     keys = []
     for one in row:
         if isinstance(one, float):
@@ -270,7 +271,7 @@ def aggregated(aggregate: Aggregate, rows: list[dict[tuple[int, int], Any]]) -> 
 
 
 def float_sum(values: list[float]) -> float:
-    """The nearest number to the exact sum."""
+    """Return the double that is nearest to the exact sum."""
     ends = {value for value in values if math.isinf(value)}
     if any(math.isnan(value) for value in values) or len(ends) > 1:
         return math.nan

@@ -1,4 +1,4 @@
-"""What Spark makes of dates, by numpy's calendar."""
+"""Spark's date functions, computed with numpy's calendar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def date_field(op: str, days: int) -> int:
     day = np.datetime64(days, "D")
     year, month = int(day.astype("M8[Y]").astype(int)) + 1970, int(day.astype("M8[M]").astype(int)) % 12 + 1
     if op == "week":
-        # The year that has its Thursday, and which of these it is.
+        # The ISO year is the year of the week's Thursday, whose number within the year gives the week.
         return (date_field("day_of_year", days - date_field("weekday", days) + 3) - 1) // 7 + 1
     return {
         "year": year,
@@ -27,7 +27,7 @@ def date_field(op: str, days: int) -> int:
 
 
 def date_function(op: str, value: int, *months: int) -> int:
-    """A date, in days, or a timestamp, in microseconds; not yet fitted to the type."""
+    """Return a date in days, or a timestamp in microseconds, not yet wrapped to its type."""
     if op == "to_date":
         return value // DAY
     if op == "week_start":
@@ -47,7 +47,7 @@ def first_of(month: int) -> int:
 
 
 def week_start(days: int) -> int:
-    """As Spark counts: in 32 bits, which may begin anew."""
+    """Return the first day of a week with Spark's 32-bit arithmetic, which may wrap around."""
     before = wrapped(days - 7)
     rest = wrapped(3 - before)
     return before + 1 + (abs(rest) % 7 * (-1 if rest < 0 else 1) + 7) % 7

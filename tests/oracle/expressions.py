@@ -1,6 +1,6 @@
-"""What Spark makes of an expression, value by value and step by step: what both evaluators are held against.
+"""Spark's evaluation of an expression, value by value and step by step: the oracle of both evaluators.
 
-Null is None, integers are exact until they are fitted, and decimals are their unscaled digits.
+Null is None, integers are exact until they are wrapped to their type, and decimals are their unscaled digits.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tests.oracle.dates import DAY, date_field, date_function
 
 
 class Failure(ArithmeticError):
-    """Spark's evaluation comes upon an overflow or a division by zero in ANSI mode."""
+    """An overflow or a division by zero that Spark's evaluation reaches in ANSI mode."""
 
 
 def evaluate(node: Expression, row: dict[tuple[int, int], Any]) -> Any:
-    """The value of an expression; what Spark would not look at, because of what it has seen before, cannot fail."""
+    """Return the value of an expression. Parts that Spark would skip are not evaluated, so that they cannot fail."""
     parts: Iterator[Any] = (evaluate(argument, row) for argument in node.args)
     if node.op == "column":
         return row[node.source, node.column]
@@ -79,7 +79,7 @@ def fraction(node: Expression, digits: int) -> Fraction:
 
 
 def rounded(node: Expression, exact: Fraction) -> int | None:
-    """The digits of a decimal, rounded half up; null or a failure if the type has no room for them."""
+    """Return the digits of a decimal, rounded half up; null or a failure if they exceed the type."""
     assert node.type is not None
     digits = math.floor(abs(exact) * 10**node.scale + Fraction(1, 2)) * (-1 if exact < 0 else 1)
     if abs(digits) < 10**node.type.precision:
@@ -90,7 +90,7 @@ def rounded(node: Expression, exact: Fraction) -> int | None:
 
 
 def rounded_to(node: Expression, value: Any, places: int) -> int | None:
-    """Numbers of so many places."""
+    """Return a number rounded to `places` decimal places."""
     if isinstance(value, float) and not math.isfinite(value):
         return integer_near(value, 64, node.checked)
     exact = (Fraction(value) if isinstance(value, float) else fraction(node.args[0], value)) * Fraction(10) ** places
@@ -109,7 +109,7 @@ def rounded_to(node: Expression, value: Any, places: int) -> int | None:
 
 
 def to_integer(node: Expression, value: Any) -> int:
-    """A number without what is behind its point."""
+    """Return a number without its fraction."""
     if isinstance(value, float):
         bits = np.iinfo(node.number).bits
         whole = value if not math.isfinite(value) else math.trunc(value)
@@ -123,7 +123,7 @@ def to_integer(node: Expression, value: Any) -> int:
 
 
 def integer_near(value: Any, bits: int, checked: bool) -> int:
-    """The integer of so many bits that is nearest, 0 for NaN."""
+    """Return the nearest integer of `bits` bits; 0 for NaN."""
     if value != value:
         return 0
     limit = 1 << bits - 1
@@ -135,14 +135,17 @@ def integer_near(value: Any, bits: int, checked: bool) -> int:
 
 
 def recased(text: str, mapping: str) -> str:
-    """By a table of letters, and of ASCII as it is: sigmas are compared with Spark's."""
+    """Change the case with a table of letters, and of ASCII letters as usual. Sigmas are compared with Spark itself."""
     table = {line[0]: line[1:] for line in mapping.split("\n\n")[0].split("\n")}
     other = str.lower if "\n\n" in mapping else str.upper
     return "".join(table.get(letter, other(letter) if letter.isascii() else letter) for letter in text)
 
 
 def substring(text: str, position: int, length: int) -> str:
-    """From the first character on, or from the last one back; what lies before the first counts as well."""
+    """Return a substring; the position counts from 1, or from the end.
+
+    Positions before the start count towards `length`.
+    """
     start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
     return text[max(start, 0) : max(start + length, 0)]
 
@@ -154,14 +157,14 @@ def like(text: str, pattern: str) -> bool:
 
 
 def at_scale_of(node: Expression, value: Any, argument: Expression) -> Any:
-    """The digits of a number as those of what is computed from it."""
+    """Return the digits of an argument at the scale of the result."""
     if argument.scale and node.type is not None and node.type.name in FLOATS:
         return float(fraction(argument, value))
     return value * 10 ** (node.scale - argument.scale) if node.scale else value
 
 
 def among(node: Expression, value: Any) -> bool | None:
-    """As a chain of OR: a null in the list leaves open what is not found."""
+    """Return the result of an equivalent chain of OR: null if the value is not found and the list contains null."""
     if value is None:
         return None
     return order(value) in listed(node) or (None if None in node.texts else False)
@@ -180,7 +183,7 @@ def literal_value(node: Expression, text: str) -> Any:
 
 
 def text_of(value: Any, scale: int = 0) -> str | None:
-    """A value as the text of a literal."""
+    """Return a value in the form of a literal's text."""
     if scale == 0 or value is None:
         return None if value is None else value if isinstance(value, str) else str(value).lower()
     sign, digits, _ = Decimal(value).as_tuple()
@@ -188,7 +191,7 @@ def text_of(value: Any, scale: int = 0) -> str | None:
 
 
 def texts_of(kind: str) -> list[str | None]:
-    """Null, and the values of the samples of a key type, as texts of literals."""
+    """Return null and the sample values of a key type, as texts of literals."""
     return [text_of(value, parse_key_type(kind).scale) for value in [None, *SAMPLES[kind].values]]
 
 
@@ -209,7 +212,7 @@ def of_all(op: str, values: list[Any]) -> Any:
 
 
 def divided(node: Expression, divisor: Any, parts: Iterator[Any]) -> Any:
-    """Spark looks at the divisor first, and at the dividend only where that leaves it a chance."""
+    """Return a quotient. Spark evaluates the divisor first, and the dividend only if the divisor permits a result."""
     if divisor is None or (divisor == 0 and not node.checked):
         return None
     dividend = next(parts)
@@ -250,12 +253,12 @@ def remainder(node: Expression, dividend: Any, divisor: Any) -> Any:
 
 
 def order(value: Any) -> tuple[bool, Any]:
-    """As Spark compares: NaN equals NaN and is larger than all others, 0.0 equals -0.0."""
+    """Return a sort key with Spark's order: NaN equals NaN and is the largest value, 0.0 equals -0.0."""
     return (True, 0) if value != value else (False, value)
 
 
 def fitted(value: Any, node: Expression) -> Any:
-    """A result as a value of the node's type."""
+    """Convert a result to the node's type."""
     number = None if node.type is None else number_type(node.type)
     if number in FLOATS:
         return float(np.asarray(value).astype(node.number))
@@ -268,7 +271,7 @@ def fitted(value: Any, node: Expression) -> Any:
 
 
 def fitted_unchecked(value: int, node: Expression) -> int:
-    """An integer that wraps around."""
+    """Wrap an integer around at the limits of the node's type."""
     limits = np.iinfo(node.number)
     return (value - int(limits.min)) % (1 << limits.bits) + int(limits.min)
 

@@ -1,4 +1,4 @@
-"""What a join is, by Spark's rules, over lists of key tuples."""
+"""Joins by Spark's rules, over lists of key tuples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Pair = tuple[int | None, int | None]
 
 
 def comparable(value: Any) -> Hashable:
-    """A stand-in for one key value that is equal exactly where Spark holds the values equal: NaN = NaN, -0.0 = 0.0."""
+    """Return a stand-in for a key value that is equal exactly if Spark's values are equal: NaN = NaN, -0.0 = 0.0."""
     if isinstance(value, float):
         if value != value:
             return "NaN"
@@ -19,7 +19,7 @@ def comparable(value: Any) -> Hashable:
 
 
 def join_key(key: Key, null_safe: Sequence[bool]) -> tuple[Hashable, ...] | None:
-    """The whole key in comparable form, or None if it holds a null that matches nothing."""
+    """Return the complete key in comparable form, or None if it contains a null that matches nothing."""
     for value, safe in zip(key, null_safe, strict=True):
         if value is None and not safe:
             return None
@@ -27,7 +27,7 @@ def join_key(key: Key, null_safe: Sequence[bool]) -> tuple[Hashable, ...] | None
 
 
 def matches(left: Sequence[Key], right: Sequence[Key], null_safe: Sequence[bool]) -> list[list[int]]:
-    """For each left key the positions of the equal right keys, ascending. Keys without columns all match."""
+    """Return the ascending positions of the equal right keys for each left key. Keys without columns all match."""
     positions: dict[tuple[Hashable, ...], list[int]] = {}
     for position, key in enumerate(right):
         known = join_key(key, null_safe)
@@ -41,7 +41,7 @@ def matches(left: Sequence[Key], right: Sequence[Key], null_safe: Sequence[bool]
 
 
 def probe_pairs(found: Sequence[Sequence[int]], how: str) -> list[Pair]:
-    """Result rows of an `inner`, `left`, `semi` or `anti` join, in probe order, from the matches of each probe row."""
+    """Return the rows of an `inner`, `left`, `semi` or `anti` join in probe order, from each probe row's matches."""
     pairs: list[Pair] = []
     for row, build_rows in enumerate(found):
         if how in ("inner", "left"):
@@ -60,11 +60,11 @@ def join(
     null_safe: Sequence[bool],
     among: Callable[[int, list[int]], list[int]] = lambda _, found: found,
 ) -> list[Pair]:
-    """Result rows as (left position, right position); None where a side has no row, or is not part of the result.
+    """Return result rows as (left position, right position); None for a side without a row in the result.
 
-    `among`: what a left position matches among the right positions with equal keys.
+    `among` selects the matches of a left position among the right positions with equal keys.
 
-    Probe order first; then, for right and full joins, the unmatched right rows in their order.
+    Rows are in probe order; right and full joins then have the unmatched right rows in their order.
     """
     found = [among(position, equal) for position, equal in enumerate(matches(left, right, null_safe))]
     pairs = probe_pairs(found, {"right": "inner", "full": "left", "cross": "inner"}.get(how, how))

@@ -1,4 +1,4 @@
-"""A chain of joins over lists of values: one join after the other, payload and all."""
+"""A chain of joins over lists of values, including payload: one join after the other."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Table = Sequence[Sequence[Any]]
 """Columns, each a list of values."""
 
 Row = tuple[int | None, ...]
-"""A row so far: per source (the probe side, then each build side) the position in it, or None."""
+"""An intermediate row: its position in each source (the probe side, then each build side), or None."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Column `column` of source `source`, and where that is null the column `otherwise`."""
+    """Column `column` of source `source`, and column `otherwise` if that is null."""
 
     source: int
     column: int
     otherwise: Reference | None = None
 
     def value(self, tables: Sequence[Table], row: Row) -> Any:
-        """What the column holds in this row."""
+        """Return the column's value in this row."""
         position = row[self.source]
         value = None if position is None else tables[self.source][self.column][position]
         return self.otherwise.value(tables, row) if value is None and self.otherwise else value
@@ -34,9 +34,9 @@ class Reference:
 
 @dataclass(frozen=True)
 class Step:
-    """One join: its kind, pairs of (column so far, column of the build side), and which pairs are null-safe.
+    """One join: its type, pairs of (earlier column, column of the build side), and which pairs are null-safe.
 
-    Of the build rows with equal keys, those match for which all `ranges` hold: `column so far, operator, build column`.
+    Among the build rows with equal keys, a row matches if all `ranges` hold: `earlier column, operator, build column`.
     """
 
     how: str
@@ -45,7 +45,7 @@ class Step:
     ranges: Sequence[tuple[Reference, str, int]] = ()
 
     def among(self, tables: Sequence[Table], row: Row, build: Table, found: list[int]) -> list[int]:
-        """The positions in `found` that a row so far matches."""
+        """Return the positions in `found` that an intermediate row matches."""
         return [
             position
             for position in found
@@ -54,7 +54,10 @@ class Step:
 
 
 def run(tables: Sequence[Table], lengths: Sequence[int], steps: Sequence[Step]) -> list[list[Row]]:
-    """The rows that enter the first join, and those that leave each join. `lengths` are the tables' rows."""
+    """Return the input rows of the first join, and the output rows of each join.
+
+    `lengths` are the tables' numbers of rows.
+    """
     rows: list[Row] = [(position,) for position in range(lengths[0])]
     stages = [rows]
     for number, step in enumerate(steps, 1):

@@ -1,4 +1,4 @@
-"""What a comparison means by Spark's rules, and which build rows a probe row is in range of."""
+"""Comparisons by Spark's rules, and the build rows in the range of a probe row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def compares(op: str, left: Any, right: Any) -> bool:
-    """`left op right`: null compares as false, NaN is larger than all else and equal to itself, -0.0 equals 0.0."""
+    """Return `left op right`: false for null; NaN is the largest value and equals itself; -0.0 equals 0.0."""
     if left is None or right is None:
         return False
     return _OPERATORS[op](_orderable(left), _orderable(right))
@@ -31,7 +31,7 @@ def _orderable(value: Any) -> Any:
 
 
 def in_range(build: Sequence[Sequence[Any]], probe: Sequence[Sequence[tuple[str, Any]]], row: int) -> bool:
-    """Whether build row `row` fulfils all comparisons `build op value` of one probe row, given per build column."""
+    """Return whether build row `row` satisfies all comparisons `build op value` of one probe row, per build column."""
     return all(
         compares(op, column[row], value) for column, bounds in zip(build, probe, strict=True) for op, value in bounds
     )

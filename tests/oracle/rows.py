@@ -1,4 +1,4 @@
-"""Gathering and comparing rows as Python lists."""
+"""Gathers and compares rows as Python lists."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 
 def take(values: Sequence[Any], rows: Iterable[int]) -> list[Any]:
-    """`values` at `rows`; a row of -1 is missing and gives None."""
+    """Return `values` at `rows`; a row of -1 is missing and gives None."""
     return [None if row < 0 else values[row] for row in rows]
 
 
 def canonical(value: Any) -> Any:
-    """A stand-in that tells payload values apart as a user would: types and signs count, one NaN is like another."""
+    """Return a stand-in that distinguishes values like users do: types and signs count, all NaNs are equal."""
     if isinstance(value, float):
         return "NaN" if value != value else repr(value)
     if isinstance(value, dict):
@@ -23,5 +23,5 @@ def canonical(value: Any) -> Any:
 
 
 def canonical_rows(rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Rows in comparable and printable form, in their order."""
+    """Return rows in comparable and printable form, in their order."""
     return [repr(canonical(list(row))) for row in rows]

@@ -1,4 +1,4 @@
-"""Rows that a format of tables has deleted without writing their file anew."""
+"""Rows that a table format has deleted without rewriting their file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 1000
 
 
 def told(rows: list[int]) -> str:
-    """Rows as workers are told of them."""
+    """Return row positions in the format in which workers receive them."""
     return base64.b64encode(np.diff(rows, prepend=0).astype("<i8").tobytes()).decode()
 
 

@@ -1,4 +1,4 @@
-"""Files in buckets of an S3-compatible store, which runs beside the tests: the same rows, or an error with the file."""
+"""Files in buckets of a local S3-compatible store: the same rows as local files, or an error that names the file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TABLE = pa.table(
 
 
 class Throttling:
-    """The store as an application of WSGI, which asks for fewer requests as often as `refuses` says, by method."""
+    """The store as a WSGI application. It answers "slow down" if `refuses` is true for a method and its count."""
 
     def __init__(self) -> None:
         self._store = DomainDispatcherApplication(create_backend_app)
@@ -65,7 +65,7 @@ class Throttling:
 
 @contextmanager
 def served(application: Any) -> Iterator[Bucket]:
-    """A bucket, and how it is reached."""
+    """Yield a bucket with its connection settings."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server("127.0.0.1", 0, application, threaded=True)
     Thread(target=server.serve_forever, daemon=True).start()
@@ -147,13 +147,13 @@ def test_columns_are_fetched_ahead_once_they_were_needed(store: Bucket, monkeypa
     units = list(scan.units(split))
     for rows in scan.row_sets([split]):
         rows.gather(ColumnRef(PROBE, 1))
-    assert sorted(read) == [(unit.first, 1) for unit in units]  # each once, and no column that nobody asks for
-    # What is needed is known once a unit has been read; until then all columns are.
+    assert sorted(read) == [(unit.first, 1) for unit in units]  # each unit once, and no column that is not required
+    # The required columns are known once a unit has been read; until then, all columns are fetched.
     assert ahead == {unit.first: [0, 1, 2] if unit in units[:2] else [1] for unit in units}
 
 
 def test_requests() -> None:
-    """Columns that lie side by side come with one answer, and a run that asks again which file it is, is told."""
+    """One request fetches adjacent columns, and a run caches the identity of a file."""
     application = Throttling()
     with served(application) as bucket:
         many = pa.table({name: np.random.default_rng(0).integers(0, 1 << 60, 400_000) for name in "ksv"})
@@ -166,7 +166,8 @@ def test_requests() -> None:
             rows = sum(len(rows.gather(ColumnRef(PROBE, 2))) for rows in scan.row_sets([split]))
             assert rows == 400_000
             scan.check_unchanged()
-        # The file, its footer, the two first row groups whole, a column of the others; whether it is still that file.
+        # The file, its footer, the first two row groups with all columns, one column of the others, and a check of the
+        # identity.
         assert application.asked == {"HEAD": 2, "GET": 5}
 
         application.asked.clear()
@@ -249,7 +250,10 @@ def test_an_object_that_is_replaced_meanwhile_is_not_read_by_halves(store: Bucke
 
 
 def test_what_is_replaced_is_not_given_out_beside_what_was_read_before(store: Bucket) -> None:
-    """Also where nobody asks for the rest, as a LIMIT does not. Columns lie where those of the old one did."""
+    """Even if the remaining rows are not required, as with a LIMIT.
+
+    The columns have the offsets of the old file's columns.
+    """
 
     def table(number: int) -> pa.Table:
         return TABLE.set_column(2, "v", pa.array([float(number)] * len(TABLE)))
@@ -275,7 +279,7 @@ def test_a_store_that_asks_for_fewer_requests(monkeypatch: pytest.MonkeyPatch) -
         for name, refused in (("GET", "during GetObject"), ("HEAD", "HTTP status 503")):
             monkeypatch.setattr(file_stores, "_ATTEMPTS", 2)
             file_stores.file_system.cache_clear()
-            opened_file.opened_file.cache_clear()  # or there was nothing to ask for: it is small
+            opened_file.opened_file.cache_clear()  # otherwise, no request would be needed: the file is small
             application.refuses = lambda method, number, name=name: method == name  # type: ignore[misc]
             with pytest.raises(FileReadError, match=rf"cannot read 's3a://shelf/throttled.parquet': .*{refused}"):
                 rows_of(scan_of(bucket), split)
@@ -290,7 +294,7 @@ def test_an_object_is_known_by_what_was_written(store: Bucket) -> None:
 
 
 def test_an_object_replaced_during_a_run(store: Bucket) -> None:
-    """A later task of the run takes it for the object that the first one found, and reads no row of another."""
+    """A later task of the run expects the object that the first task found, and reads no row of another."""
     split = put(store, "replaced.parquet")
     with one_run("a run"):
         assert rows_of(scan_of(store), split) == TABLE

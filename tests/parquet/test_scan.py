@@ -1,4 +1,4 @@
-"""The scan by itself, without Spark: what it emits is what pyarrow reads, however a file is laid out."""
+"""The scan without Spark emits the rows that pyarrow reads, for any file layout."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_row_groups_too_large_to_hold_stream(tmp_path: Path, writer: str, monkey
     path = tmp_path / "f.parquet"
     WRITERS[writer](path)
     monkeypatch.setattr(decoded_sizes, "MAX_GROUP_ROWS", 0)
-    # The last column is asked for twice, one is missing: a stream gives columns in the order of the file.
+    # The last column is requested twice and one is missing; a stream returns columns in the order of the file.
     columns = [COLUMNS[5], ("missing", pa.string()), *COLUMNS[:5], COLUMNS[5]]
     scan = scan_of(columns, max_rows=64)
     names = ["f", None, "k", "s", "d", "t", "b", "f"]
@@ -226,7 +226,7 @@ def test_int96_reaches_beyond_what_nanoseconds_do(tmp_path: Path) -> None:
 
 def test_a_filter_reads_no_other_column_where_nothing_is_left(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
-    # Statistics cannot tell: each row group spans all keys, and has an even one.
+    # Statistics do not exclude any row group: each spans all keys, and all are even.
     keys = pa.array([2 * n for n in range(1000)])
     pq.write_table(pa.table({"k": keys, "s": ["x" * 100] * 1000}), path, row_group_size=100, compression="none")
     scan = scan_of([("s", pa.string()), ("k", pa.int64())], compared("=", 1, "501"), outputs=1)
@@ -322,7 +322,7 @@ def test_a_check_that_fails_stops_the_reading(tmp_path: Path) -> None:
 def test_a_file_replaced_by_one_of_other_types_is_an_error(
     tmp_path: Path, values: pa.Array, declared: pa.DataType
 ) -> None:
-    """Also where Arrow would make of its values what was declared."""
+    """Even if Arrow could convert its values to the declared type."""
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"k": values}), path)
     planned = re.escape(f"where the query was planned for {declared}")
@@ -331,7 +331,7 @@ def test_a_file_replaced_by_one_of_other_types_is_an_error(
 
 
 def test_rows_are_counted_as_what_they_decode_to(tmp_path: Path) -> None:
-    """A dictionary of eight long texts stands for many rows: row sets keep within what a morsel may hold."""
+    """A dictionary of eight long strings represents many rows: row sets stay within the bytes of a morsel."""
     rows = 80_000
     path = tmp_path / "f.parquet"
     texts = pa.DictionaryArray.from_arrays(np.arange(rows, dtype=np.int32) % 8, [str(n) * 4096 for n in range(8)])
@@ -348,7 +348,7 @@ def test_rows_are_counted_as_what_they_decode_to(tmp_path: Path) -> None:
 
 
 def test_long_texts_of_dictionaries_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first rows, of which the others are judged, are short, and the file declares a dictionary."""
+    """The sampled first rows are short, and the file declares a dictionary."""
     monkeypatch.setattr(decoded_sizes, "MAX_GROUP_ROWS", 0)
     indices = np.where(np.arange(40_000) < 2000, 0, 1).astype(np.int32)
     texts = pa.DictionaryArray.from_arrays(indices, ["a", "b" * 10_000])
@@ -382,7 +382,7 @@ def test_row_groups_are_read_together_by_what_they_decode_to(tmp_path: Path, enc
 def test_more_text_than_one_array_holds_is_copied_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Where the first rows, of which the others are judged, say nothing of them."""
+    """Even if the sampled first rows do not resemble the others."""
     for module in (contiguous, gather, decoding):
         monkeypatch.setattr(module, "MAX_VAR_BYTES", 1 << 20)
     for module in (decoding, parquet_scan):
@@ -427,7 +427,7 @@ def test_a_replaced_file_is_read_anew(tmp_path: Path) -> None:
 
 
 def overwritten(path: Path, table: pa.Table, **options: Any) -> None:
-    """Write another table of the same size where a file lies, keeping inode and modification time as `cp -p` does."""
+    """Write another table of the same size over a file, keeping its inode and modification time, as `cp -p` does."""
     before = path.stat()
     new = path.with_suffix(".new")
     pq.write_table(table, new, **options)
@@ -438,7 +438,7 @@ def overwritten(path: Path, table: pa.Table, **options: Any) -> None:
 
 
 def test_a_file_replaced_with_its_times_kept_is_read_anew(tmp_path: Path) -> None:
-    """Also by its footer: that of the first file rules out all that the second one holds."""
+    """The footer is read again as well: the first file's footer would exclude all rows of the second file."""
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"k": [1] * 5}), path)
     columns = [("k", pa.int64())]
@@ -453,7 +453,7 @@ def test_a_file_replaced_with_its_times_kept_is_read_anew(tmp_path: Path) -> Non
 def test_nothing_of_a_replaced_file_is_given_out(
     tmp_path: Path, streams: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a LIMIT asks for no more than what comes next: its columns lie where those of the old file did."""
+    """Even if a LIMIT requires only the next rows: its columns have the offsets of the old file's columns."""
     path = tmp_path / "f.parquet"
     rows = 4000
     options = {"row_group_size": rows if streams else rows // 4, "use_dictionary": False, "compression": "none"}
@@ -488,7 +488,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nulls", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), pa.large_string()])
 def test_texts_in_dictionaries_are_those_of_plain_files(tmp_path: Path, kind: pa.DataType, nulls: float) -> None:
-    """Few texts are read as numbers of theirs, and many as they are: the rows are the same."""
+    """Few distinct strings are read as dictionary indices, many as plain strings: the rows are equal."""
     rng = np.random.default_rng(7)
     few = pa.array(rng.choice(["MAIL", "SHIP", "", "é" * 9], 5000), pa.string(), mask=rng.random(5000) < nulls)
     table = pa.table({"few": few.cast(kind), "many": pa.array([f"text {row}" for row in range(5000)]).cast(kind)})

@@ -1,4 +1,4 @@
-"""Which index a join gets: a table of situations."""
+"""The choice of a join's index, as a table of situations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals of a stage that runs, and every order in which its tasks may see them."""
+"""Intervals of a running stage, and every order in which its tasks may read the load table (`Board` in the code)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ LINES, SLOTS = 8, 2
 
 
 def board(routed: Mapping[int, int], seconds: Mapping[int, float], interval: Interval | None = None) -> Board:
-    """So many rows of each line were routed; ten of each were joined, in so many seconds."""
+    """Return a load table with these routed rows per bucket, and ten joined rows of each bucket of `seconds`."""
     return Board(interval or Interval(), 1.0, Told(dict(routed)), Told(dict.fromkeys(seconds, 10), dict(seconds)))
 
 
 def test_costs_are_rows_of_the_interval_by_what_one_takes() -> None:
-    """Of a line that no slot has seen yet, what one takes on average."""
+    """A bucket that no partition has processed yet costs the average per row."""
     before = Interval(3, {}, {0: 100, 1: 50})
     found = board({0: 160, 1: 50, 2: 7}, {0: 1.0, 1: 3.0}, before).costs()
     assert found == pytest.approx({0: 6.0, 1: 0.0, 2: 7 * 0.2})
 
 
 def test_a_loaded_slot_gives_lines_away() -> None:
-    """By what was routed in the interval: line 0 had many rows before it. Line 2 counts where the table has it."""
+    """Only rows of the interval count, and bucket 0 had most of its rows before.
+
+    Bucket 2 counts for its moved partition.
+    """
     before = Interval(3, {2: (1,)}, {0: 1000})
     after = judged(board({0: 1010, 1: 40, 2: 20, 3: 40}, dict.fromkeys(range(4), 1.0), before), LINES, SLOTS)
     assert after.number == 4 and after.routed == {0: 1010, 1: 40, 2: 20, 3: 40}
@@ -70,7 +73,10 @@ def test_what_lines_have_cost_before_counts_less_and_less() -> None:
 
 @pytest.mark.parametrize("times", [2, 3, 8])
 def test_what_the_first_interval_cost_is_made_up_for(times: int) -> None:
-    """One of four slots has more rows by hash: in the end it has worked no longer than others, and lines stay then."""
+    """One of four partitions has more rows by hash.
+
+    In the end it has worked no longer than the others, and buckets stay.
+    """
     lines, slots, intervals = 64, 4, 16
     rows = {line: 100 * (times if line % slots == 0 else 1) for line in range(lines)}
     interval, worked, tables = Interval(), [0.0] * slots, []
@@ -113,14 +119,14 @@ def test_a_board_is_read_back(routes: Told, slots: Told) -> None:
 
 
 _TABLES: tuple[Mapping[int, Slots], ...] = ({0: (1,), 1: (0,)}, {0: (0, 1)}, {}, {1: (1, 0), 0: (1,)})
-"""What the foreman of the model plans, one after the other: lines leave, are split, come home."""
+"""Successive plans of the model's load balancer: buckets are moved, split, and moved back."""
 
 _LOOKS = 2
 
 
 @dataclass
 class Files:
-    """The board as a task sees it: always the newest, and always over."""
+    """The load table that a task reads: always the newest version, with its interval at an end."""
 
     interval: Interval = field(default_factory=Interval)
     proposed: Interval | None = None
@@ -134,7 +140,7 @@ class Files:
 
 @dataclass
 class Model:
-    """Two tasks that route rows, two slots, the board between them, and what is on its way."""
+    """Two tasks that route rows, two partitions, the load table between them, and the rows in transit."""
 
     routers: list[Router]
     files: list[Files]
@@ -147,7 +153,7 @@ class Model:
 
     @property
     def key(self) -> object:
-        """What tells states apart."""
+        """A text that identifies the state."""
         tables = [(router._table.version, router._turn % 2) for router in self.routers]
         proposals = [None if files.proposed is None else files.proposed.number for files in self.files]
         return repr(
@@ -155,7 +161,7 @@ class Model:
         )
 
     def steps(self) -> Iterator[Model]:
-        """Yield every state that may be next."""
+        """Yield every possible next state."""
         for task in (0, 1):
             if self.looks[task]:
                 after = deepcopy(self)
@@ -184,7 +190,7 @@ class Model:
                 yield after
 
     def arrive(self, slot: int, row: int, line: int) -> None:
-        """Join a row, as a slot does: build rows of a line from elsewhere are brought when its first rows come."""
+        """Join a row like a partition does: a moved bucket's build rows are fetched with its first probe rows."""
         group = STREAMED.group(line, slot)
         if group != HOME:
             self.known[slot].add(group)
@@ -197,7 +203,7 @@ STREAMED = Streamed(2, 2, "model")
 
 
 def test_every_order_of_routing_proposing_and_joining(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each row is joined once, whichever tables its task and the board had; tables follow each other one by one."""
+    """Each row is joined once for any versions of the tables of its task; versions follow each other without gaps."""
 
     def planned(now: Board, lines: int, slots: int) -> Interval:
         number = now.interval.number

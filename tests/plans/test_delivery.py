@@ -1,4 +1,4 @@
-"""The orders of calls: who is asked when, by whom, and that nothing is lost whichever it is."""
+"""Orders of calls in the delivery modes: which stage is called when, and that no item is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ITEMS = ["a", "b"]
 
 
 class Calls:
-    """A stage made of a function."""
+    """A stage that calls a function."""
 
     def __init__(self, process: Callable[[str], Iterator[str]], last: tuple[str, ...] = ()) -> None:
         self.process = process
@@ -25,7 +25,7 @@ class Calls:
 
 
 class Recorded:
-    """Stages that make `fan_out` items of each, and remember what they were asked for."""
+    """Stages that emit `fan_out` items per item, and record their calls."""
 
     def __init__(self, fan_outs: list[int]) -> None:
         self.asked: list[str] = []
@@ -77,14 +77,14 @@ def test_cooperating_threads_are_asked_for_one_item_each_before_any_is_asked_aga
     with ThreadPoolExecutor(2) as pool:
         given = cooperative(recorded.stages, ["a"], halves, pool, 2)
         next(given)
-        # Both halves at the first stage, then both halves of the first's output at the second.
+        # First both halves at the first stage, then both halves of its output at the second.
         assert [sorted(recorded.asked[:2]), sorted(recorded.asked[2:])] == [["0:A", "0:a"], ["1:A0", "1:a0"]]
         rest = list(given)
     assert len(rest) + 1 == 2 * 2 * 2
 
 
 def meeting() -> Stage:
-    """A stage that two threads get through only if each has an item of its own."""
+    """Return a stage that completes only if two threads process an item each."""
     both = threading.Barrier(2, timeout=20)
 
     def stage(item: str) -> Iterator[str]:
@@ -140,7 +140,7 @@ def test_no_items_and_no_stages(stages: int) -> None:
 
 @pytest.mark.parametrize("way", ["depth first", "cooperative", "independent", "set at a time"])
 def test_what_a_stage_yields_when_it_finishes_goes_through_those_behind_it(way: str) -> None:
-    """And these finish after it: the second one still processes what the first one yields last."""
+    """Later stages finish after it: the second one still processes the last items of the first."""
     order: list[str] = []
 
     def stage(name: str, *last: str) -> Calls:

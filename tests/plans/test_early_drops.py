@@ -1,4 +1,4 @@
-"""Which joins drop rows of a build side while it is made, and where they can do so in a pipeline below."""
+"""The joins that drop rows while a build side is derived, and the places in its pipeline where they can do so."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = tuple[int, int, int]
 
 
 def join(how: str, *keys: Key, kind: str = "int64", null_safe: bool = False) -> JoinSpec:
-    """Keys: source and column on the probe side, column of the build side."""
+    """Return a join; keys are source and column on the probe side, and column of the build side."""
     pairs = tuple(KeyPair(ColumnRef(source, at), build, kind, null_safe) for source, at, build in keys)
     return JoinSpec(how, pairs, "auto", how)
 
@@ -40,7 +40,7 @@ BOTH = ((0, 0, 5), (0, 1, 6))
         *((PART, join(how, *BOTH), (5,)) for how in ("left", "semi", "anti", "existence")),
         (replace(PART, how="semi"), join("inner", *BOTH), (5,)),
         (join("inner", (0, 1, 2), (0, 0, 3)), join("inner", *BOTH), (6, 5)),
-        (PART, join("inner", (1, 0, 7)), (7,)),  # found by the keys of the other build side
+        (PART, join("inner", (1, 0, 7)), (7,)),  # by the keys of the other build side
         (PART, join("inner", (1, 4, 7)), None),  # by another column of it
         *((replace(PART, how=how), join("inner", *BOTH), None) for how in ("left", "anti", "existence")),
         (join("inner", (0, 0, 0), (0, 2, 1)), join("inner", *BOTH), None),

@@ -1,4 +1,4 @@
-"""Expressions as data: what is one, what JSON keeps, and who evaluates it."""
+"""Expressions as data: valid ones, their JSON, and their evaluators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which expressions may fail, by the extents of their columns. That no error is missed, `test_expression_code` asks."""
+"""Expressions that may fail, given the ranges of their columns. `test_expression_code` proves that none is missed."""
 
 from __future__ import annotations
 

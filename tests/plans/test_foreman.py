@@ -1,4 +1,4 @@
-"""What the foreman plans: loads reckoned anew from the table, and bounds that any such plan keeps."""
+"""Plans of the load balancer (`Foreman` in the code): recomputed loads, and bounds that every such plan satisfies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ hot_and_cold = st.one_of(st.integers(0, 3), st.integers(0, 1000)).map(float)
 
 
 def loads_of(table: RoutingTable, lines: Sequence[float]) -> list[float]:
-    """What slots have to do: of a line with several slots, each the same."""
+    """Return the loads of partitions. The load of a split bucket is divided evenly."""
     loads = [0.0] * table.slots
     for line, load in enumerate(lines):
         for slot in table.slots_of(line):
@@ -25,7 +25,7 @@ def loads_of(table: RoutingTable, lines: Sequence[float]) -> list[float]:
 
 
 class Asked:
-    """Tells the loads of lines, and remembers of which slots."""
+    """Returns the loads of a partition's buckets, and records for which partitions."""
 
     def __init__(self, table: RoutingTable, lines: Sequence[float]) -> None:
         self.table, self.lines, self.slots = table, lines, list[int]()
@@ -62,16 +62,16 @@ def test_plans(slots: int, lines: list[float], may_split: bool) -> None:
     assert may_split or all(len(after_table.slots_of(line)) == 1 for line in range(len(lines)))
     assert len(asked.slots) == len({*asked.slots})
     loaded = [slot for slot, load in enumerate(before) if load > sum(before) / slots]
-    # Behind these may be others, loaded for a while by what they are given on the way to the plan.
+    # More partitions may follow, which were overloaded temporarily by buckets that were moved to them during planning.
     assert asked.slots[: len(loaded)] == loaded
-    # As of any plan that gives to the lightest: above the mean by a line at most, and a hot one is in shares.
+    # A bound of every plan that moves to the lightest: above the mean by one bucket at most, and hot buckets are split.
     longest = min(max(lines), mean * (1 + ALPHA / 2)) if may_split else max(lines)
     assert max(after) <= max(mean * (1 + ALPHA / 2), mean + longest) * (1 + 1e-9)
 
 
 @given(st.integers(2, 20), st.integers(0, 19), st.integers(2, 10))
 def test_many_lines_of_one_loaded_slot(slots: int, loaded: int, times: int) -> None:
-    """The skew of the paper: all lines of one slot have more rows. What is left of it is what a line weighs."""
+    """The skew of the paper: all buckets of one partition have more rows. The plan leaves at most a bucket's load."""
     table = RoutingTable(50 * slots, slots)
     lines = [float(times if table.home(line) == loaded % slots else 1) for line in range(50 * slots)]
     after, asked = planned(table, lines)
@@ -95,12 +95,12 @@ def test_zipf() -> None:
     table = RoutingTable(1000, 100)
     after, _ = planned(table, lines)
     assert skew(loads_of(table, lines)) > 10 and skew(loads_of(after, lines)) <= ALPHA
-    # What is in several slots stays there, and once the loads are even, the table.
+    # Split buckets remain where they are, and so does the table once loads are even.
     assert planned(after, lines)[0] is after
 
 
 def test_plans_from_a_table_with_split_lines() -> None:
-    """A line that got hotter goes to more slots, and keeps those that have its build rows."""
+    """A bucket that became hotter is split over more partitions, including those that have its build rows."""
     table = RoutingTable(8, 4, {1: (1, 2)})
     lines = [1.0, 100.0, *[1.0] * 6]
     after, _ = planned(table, lines)

@@ -1,4 +1,4 @@
-"""Cuts: every pair of rows meets in one unit, whatever the cut, and slots are sent what their units need."""
+"""Grid shapes: every pair of rows meets in exactly one unit, and partitions receive the rows that their units need."""
 
 from __future__ import annotations
 

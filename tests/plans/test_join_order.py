@@ -1,4 +1,4 @@
-"""Orders of joins: which are possible, which costs least, and which joins may reduce a build side."""
+"""Join orders: valid orders, the cheapest order, and the joins that may reduce a build side."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONG = parse_key_type("int64")
 
 
 def join(how: str, *sources: int) -> JoinSpec:
-    """A join whose keys are columns of these sources."""
+    """Return a join whose keys are columns of these sources."""
     return JoinSpec(how, tuple(KeyPair(ColumnRef(source, 0), 0, "int64", False) for source in sources), "auto", how)
 
 
@@ -88,7 +88,7 @@ def test_reducers_look_at_one_build_side_alone() -> None:
     for how in ("left", "semi", "existence"):
         assert reducers(spec(join(how, 0), *sales[1:]), 0) == ()
     nearest = replace(sales[0], as_of=AsOf(ColumnRef(0, 0), 0, "int64", "backward"))
-    assert reducers(spec(nearest, *sales[1:]), 0) == ()  # the nearest row would be another one
+    assert reducers(spec(nearest, *sales[1:]), 0) == ()  # another row would be the nearest
     failing = replace(join("inner", 1), theta=FAILING)
     assert reducers(spec(sales[0], failing, sales[1]), 0) == ()
     assert reducers(spec(failing, *sales), 1) == ()
@@ -111,9 +111,9 @@ NONE: frozenset[int] = frozenset()
         ([], ()),
         ([JoinEstimate(5.0, 1.0, NONE), JoinEstimate(0.1, 1.0, NONE)], (1, 0)),
         ([JoinEstimate(5.0, 1.0, NONE), JoinEstimate(0.1, 1.0, frozenset({0}))], (0, 1)),
-        ([JoinEstimate(1.0, 1.0, NONE), JoinEstimate(0.99, 1.0, NONE)], (0, 1)),  # not worth it
+        ([JoinEstimate(1.0, 1.0, NONE), JoinEstimate(0.99, 1.0, NONE)], (0, 1)),  # too little gain
         ([JoinEstimate(0.2, 3.0, NONE), JoinEstimate(0.2, 1.0, NONE)], (1, 0)),
-        (  # TPC-DS 72: a fan-out, two that keep all, three that drop rows of what fanned out
+        (  # TPC-DS 72: a fan-out, two joins that retain all rows, three that drop fanned-out rows
             [
                 JoinEstimate(5.0, 2.0, NONE),
                 JoinEstimate(1.0, 1.0, NONE),

@@ -1,4 +1,4 @@
-"""The common type of two key types: Spark's coercions where they are exact, and nothing elsewhere."""
+"""The common type of two key types: Spark's coercions if they are exact, and none otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lines take, and how that is measured."""
+"""The costs of buckets (`line` in the code), and their measurement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_two_mixtures_tell_what_each_takes(scale: Scale) -> None:
 
 @pytest.mark.parametrize("work", [(0.01, 1.0), (1.0, 1.0), (1.0, 0.01)])
 def test_one_mixture_is_planned_as_it_ran(work: tuple[float, float]) -> None:
-    """Thirty times as long: the same work is planned right, and the difference is not that of received rows alone."""
+    """Work that takes thirty times as long is planned correctly, and not attributed to received rows alone."""
     slots = ran([work] * 3, Scale(30, 30))
     found = Scale.measured(slots)
     planned = found.received * work[0] + found.met * work[1]
@@ -35,7 +35,7 @@ def test_one_mixture_is_planned_as_it_ran(work: tuple[float, float]) -> None:
 
 
 def test_noise_of_equal_slots_is_not_that_of_received_rows() -> None:
-    """Slots of nearly one mixture, in which pairs cost three hundred times as much, measured at 30 % more or less."""
+    """Partitions have nearly the same mixture, pairs cost three hundred times as much, and times vary by 30 %."""
     works = [(0.009, 0.0085), (0.0087, 0.0086)]
     for noise in ((1.0, 1.0), (0.7, 1.3), (1.3, 0.7)):
         slots = [
@@ -66,7 +66,7 @@ def test_no_scale_is_out_of_the_world(slots: list[Ran]) -> None:
 @given(counts, st.integers(1, 100))
 @examples(200)
 def test_slots_that_share_a_line(line: LineCounts, slots: int) -> None:
-    """All of its probe rows are received by some slot, and all of its build rows by each."""
+    """Each of its probe rows is received by one partition, and all of its build rows by each."""
     assert BY_UNIT_COSTS.load(line) == pytest.approx(line.received + line.met)
     alone = line.received - line.probe_received
     assert line.received_by(slots) * slots == pytest.approx(line.probe_received + slots * alone, abs=1e-9)

@@ -1,4 +1,4 @@
-"""Cuts of a join matrix: every pair of parts has one unit, and units read least."""
+"""Grid shapes of a join matrix: every pair of parts has one unit, and units read as little as possible."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_no_other_cut_reads_less(probe: int, build: int, units: int, memory: int
     if least is not None:
         assert probe / found.probe + build / found.build == pytest.approx(least)
         assert found in allowed
-    else:  # memory needs more units, or more parts than there are
+    else:  # memory requires more units, or more parts than exist
         assert build / found.build <= memory or found.build == most.build
 
 
@@ -73,7 +73,7 @@ def test_every_pair_of_parts_has_one_unit(way: str, counts: LineCounts | None, c
 @given(st.none() | counts, st.integers(1, 16), st.builds(Cut, parts, parts))
 @examples(200)
 def test_units_of_a_full_join(way: str, counts: LineCounts | None, cores: int, most: Cut) -> None:
-    """Units that join divide the probe side, owners the build side; or one unit has everything."""
+    """Join units divide the probe side, owner units the build side; or a single unit has everything."""
     plan = matrix_plan(counts, cores, most, way, full=True)
     assert plan.cut is not None
     rows, columns = plan.cut

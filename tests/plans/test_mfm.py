@@ -1,4 +1,4 @@
-"""Cuts of a join matrix: as few units as any, and new ones that pay."""
+"""Grid shapes of a join matrix: the minimal number of units, and changes that pay off."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_no_cut_has_fewer_units() -> None:
 
 
 def test_what_moves() -> None:
-    """Against a count of lines, fragment by fragment."""
+    """Against a count of individual rows, fragment by fragment."""
     lines = 840
     assert moved(Cut(3, 4), Cut(3, 4), 100, 100) == pytest.approx(0)
     assert moved(Cut(1, 1), Cut(1, 2), 100, 60) == pytest.approx(100 + 30), "one unit more: a copy, and its half"

@@ -1,4 +1,4 @@
-"""The table of an ordered stream: what is split, what moves, and when it is drawn anew."""
+"""The table of an ordered stream: split buckets, moved buckets, and when a new table is planned."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sparkext.plans.order_table import LINES, MERGE_COST, OrderTable, any_table,
 
 
 def skewed(share: float, rows: int = 100_000) -> dict[int, float]:
-    """Rows by order line: one has a share of them, the others are alike."""
+    """Return rows by order bucket: one bucket has this share of them, the others are equal."""
     draw = random.Random(1)
     others = draw.sample(range(LINES), 500)
     return {others[0]: share * rows, **dict.fromkeys(others[1:], (1 - share) * rows / 499)}
 
 
 def largest_share(table: OrderTable, rows: dict[int, float]) -> float:
-    """Return the largest share of rows that one slot processes, if operator lines are even."""
+    """Return the largest share of rows in one partition, if operator buckets are even."""
     loads = [sum(rows.get(line, 0) for line in table.merged) / table.slots] * table.slots
     for line, count in rows.items():
         if line not in table.merged:
@@ -62,7 +62,7 @@ def test_operator_lines_are_evened() -> None:
 
 
 def test_what_is_no_longer_hot_may_stay_split() -> None:
-    """As long as it costs little: a line that is hot again would have to be split again."""
+    """If this costs little: the bucket may become hot again, and would have to be split again."""
     rows = skewed(0.002)
     table = next_table(first_table(4), skewed(0.5), {}, may_split=True)
     following = next_table(table, rows, {}, may_split=True)
@@ -82,7 +82,7 @@ def test_a_thousand_slots_are_planned_in_time() -> None:
     rows = {line: draw.paretovariate(0.8) * 100 for line in range(LINES)}
     began = time.perf_counter()
     table = next_table(first_table(1000), rows, {}, may_split=True)
-    assert time.perf_counter() - began < 30  # what it takes is measured by the benchmarks
+    assert time.perf_counter() - began < 30  # the benchmarks measure the actual time
     assert table.load(rows) < first_table(1000).load(rows)
 
 

@@ -25,7 +25,7 @@ COPIES = 3
 
 
 class Memory:
-    """Free memory that a test sets and an imagined pipeline uses up."""
+    """Free memory that a test sets and a simulated pipeline uses."""
 
     def __init__(self, free: int | None) -> None:
         self.free = free
@@ -44,7 +44,7 @@ def controller(
 
 
 def teach_fanouts(subject: OutputSizeController, fanouts: Sequence[float]) -> None:
-    """Make operator j's fan-out `fanouts[j]` by showing it very many rows."""
+    """Make the fan-out of operator j equal `fanouts[j]` by observing very many rows."""
     for operator, fanout in enumerate(fanouts):
         subject.observe(operator, MANY, round(MANY * fanout), None)
 
@@ -52,7 +52,7 @@ def teach_fanouts(subject: OutputSizeController, fanouts: Sequence[float]) -> No
 def bytes_in_flight(
     rows: float, operator: int, row_bytes: Sequence[float], fanouts: Sequence[float], max_rows: int
 ) -> float:
-    """The left side of the docstring's inequality, spelled out."""
+    """Return the left side of the inequality in the docstring, spelled out."""
     total = 0.0
     flowing = rows
     for number in range(operator, len(row_bytes)):
@@ -88,26 +88,26 @@ def test_the_worked_example_of_the_docstring() -> None:
         ([100], [1], 307_200, 0, 1_024),
         ([100], [1], 307_199, 0, 1_024),
         ([100], [1], 0, 0, 1_024),
-        # The least is no more than a mebibyte, and no less than a row.
+        # The minimum is at most a mebibyte, and at least a row.
         ([1_025], [1], 0, 0, 1_023),
         ([1 << 20], [1], 0, 0, 1),
         ([100e6], [1], 0, 0, 1),
-        # A join shares with the gather that follows, which shares with nobody.
+        # A join shares with the following gather, which shares with no operator.
         ([20, 40], [1, 1], 1_400_000, 0, 10_000),
         ([20, 40], [1, 1], 1_500_000, 1, 12_500),
         # A join's own fan-out does not count, only those after it.
         ([20, 40, 40], [9, 1, 1], 1_800_000, 0, 10_000),
         ([20, 40, 40], [9, 2, 1], 1_700_000, 0, 5_000),
-        # A selective successor leaves nearly everything to its predecessor.
+        # A selective successor leaves nearly all memory to its predecessor.
         ([20, 40, 40], [1, 0, 1], 1_000_000, 0, 50_000),
         ([20, 40, 40], [1, 0, 1], 1_333_333, 1, 8_333),
-        # An enormous fan-out is cut off at max_rows: 131,072 × 120 bytes are set aside, the rest is its own.
+        # An enormous fan-out is limited to max_rows: 131,072 × 120 bytes are reserved, the rest is its own.
         ([20, 40], [1, 10_000], 131_072 * 120 + 1_000_000, 0, 50_000),
-        # With too little memory for that, it leaves the least budget.
+        # If memory is too small for that, the minimal budget remains.
         ([20, 40], [1, 10_000], 1_000_000, 0, 1_024),
-        # The capped operator need not be the last: 131,072 × 40 are set aside, the gather follows fan-out 1.
+        # The limited operator need not be the last: 131,072 × 40 bytes are reserved; the gather's fan-out is 1.
         ([20, 40, 40], [1, 1_000, 0.001], 131_072 * 40 + 1_400_000, 0, 10_000),
-        # Rows without payload are taken for one byte.
+        # Rows without payload count as one byte.
         ([0], [1], 150_000, 0, 50_000),
     ],
 )
@@ -140,7 +140,7 @@ def test_outputs_are_bounded_in_bytes() -> None:
     assert subject.budget(0) == (MAX_ROWS, 10_000_000)
     assert subject.budget(1) == (10_000, 10_000_000)
     assert controller([16, 1_000], None, limits).budget(1) == (10_000, 10_000_000)
-    # A third of the free memory goes to the copies; a mebibyte is always allowed.
+    # The copies use a third of the free memory; a mebibyte is always allowed.
     assert controller([16, 1_000], 15_000_000, limits).budget(1) == (5_000, 5_000_000)
     assert controller([16, 1_000], 15_000_000, limits).most_bytes(0) == 10_000_000
     assert controller([16, 1_000], 0, limits).budget(1) == (1_024, 1 << 20)
@@ -148,7 +148,7 @@ def test_outputs_are_bounded_in_bytes() -> None:
 
 
 def test_later_operators_are_bounded_in_bytes_too() -> None:
-    """A gather of wide rows holds no more than its bytes: it leaves the join before it what there is."""
+    """A gather of wide rows never holds more than its byte limit, and leaves the rest to the join before it."""
     limits = BudgetLimits(1_024, MAX_ROWS, 64 << 20, 0.5)
     assert controller([16, 10_000], 1 << 30, limits).budget(0).rows == MAX_ROWS
 
@@ -161,7 +161,7 @@ def test_fixed_sizes_ignore_memory() -> None:
 
 
 def test_budgets_fall_at_once_and_grow_back_in_steps() -> None:
-    """What one operator frees looks free to the next, and another process comes and goes: no budget jumps."""
+    """Memory that one operator frees seems free to the next, and other processes vary: budgets must not jump."""
     memory = Memory(10**12)
     subject = OutputSizeController([100], LIMITS, memory)
     assert subject.budget(0).rows == MAX_ROWS
@@ -190,9 +190,9 @@ def test_freed_memory_is_given_back_before_a_budget_is_cut() -> None:
     assert subject.budget(0).rows == MAX_ROWS
     assert asked == []
     memory.free = 15_000_000
-    assert subject.budget(0).rows == 100_000  # of what it has given back
+    assert subject.budget(0).rows == 100_000  # from memory that it has returned
     memory.free = 15_000_000
-    assert subject.budget(0).rows == 50_000  # it says that it has given back nothing
+    assert subject.budget(0).rows == 50_000  # nothing was returned
     assert asked == [15_000_000, 15_000_000]
 
 
@@ -244,7 +244,7 @@ def test_unknown_sizes_and_empty_outputs_leave_the_row_size_alone() -> None:
 
 
 def test_matches_that_continue_count_towards_the_rows_that_have_them() -> None:
-    """The 1,024 rows of the prior have a match each; calls that use up no row find four more for each."""
+    """The prior is 1,024 rows with one match each; calls that complete no row add four matches to each."""
     subject = controller([20, 40], 6_200_000)
     for _ in range(4):
         subject.observe(1, 0, 1_024, None)
@@ -433,7 +433,7 @@ def test_the_median_is_within_an_eighth(budgets: list[int]) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 10**7)), max_size=60))
 def test_merged_tasks_look_like_one_task(calls: list[tuple[int, int, int]]) -> None:
-    """Calls (task, operator, free bytes), made once by four controllers and once by one."""
+    """Calls (task, operator, free bytes) are made once by four controllers and once by one."""
     memory = Memory(0)
     tasks = [OutputSizeController([20, 40], LIMITS, memory) for _ in range(4)]
     whole = OutputSizeController([20, 40], LIMITS, memory)
@@ -473,7 +473,7 @@ def test_merging_keeps_the_tightest_headroom_and_its_limit() -> None:
     )
 )
 def test_ample_memory_shortens_the_way_and_changes_no_budget(steps: list[tuple[int, int, int]]) -> None:
-    """50 MB: an output of each of two joins and three copies of the payload, of 10 MB each."""
+    """50 MB: one output of each of two joins and three copies of the payload, of 10 MB each."""
     free = [0]
     limits = BudgetLimits(1_024, MAX_ROWS, 10_000_000, 1.0)
     both = [OutputSizeController([16, 16, 1_000], limits, lambda: (free[0], "cgroup")) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""P-SORT's tables: the example of the paper, its rules, and what follows from them."""
+"""P-SORT's tables: the example of the paper, its rules, and their consequences."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_each_operator_key_has_one_slot(plan, slots: int) -> None:  # type: igno
 
 @pytest.mark.parametrize("slots", [2, 4, 16, 100])
 def test_no_slot_has_much_more_than_its_share(slots: int) -> None:
-    """Where operator keys are alike."""
+    """If operator keys have equal loads."""
     draw = random.Random(slots)
     members = {key: dict.fromkeys(range(int(draw.paretovariate(1))), 1) for key in range(20 * slots)}
     total = sum(map(len, members.values()))
@@ -71,5 +71,5 @@ def test_no_slot_has_much_more_than_its_share(slots: int) -> None:
 
 def test_makespan() -> None:
     assert makespan([], 3) == 0
-    assert makespan([5, 4, 3, 3, 3], 2) == 10  # the longest first: 5 + 3, 4 + 3 + 3
+    assert makespan([5, 4, 3, 3, 3], 2) == 10  # longest first: 5 + 3, 4 + 3 + 3
     assert makespan([1] * 7, 3) == 3

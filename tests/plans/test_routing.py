@@ -1,4 +1,4 @@
-"""The table that an exchange routes by, beside one that has every line."""
+"""The routing table of an exchange, compared with a table that lists every bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of batches: all there, none twice, few, and merged of runs that were there."""
+"""Sorted runs of batches: complete, without duplicates, few, and compacted from existing runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions of a scan: which row groups a split owns, what statistics rule out, what is read together."""
+"""Decisions of a scan: the row groups of a split, pruning by statistics, and row groups that are read together."""
 
 from __future__ import annotations
 

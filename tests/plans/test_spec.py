@@ -1,4 +1,4 @@
-"""The pipeline spec as data: it survives JSON, and refuses what no interpreter runs."""
+"""The pipeline spec as data: it survives JSON, and rejects specs that no interpreter runs."""
 
 from __future__ import annotations
 

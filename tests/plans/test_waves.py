@@ -1,4 +1,4 @@
-"""What the foreman plans before a probe runs."""
+"""Plans of the load balancer before a probe runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES = 64
 
 
 def counts_of(probe_rows: int, build_rows: int, pairs: int, build_bytes: int = 0) -> LineCounts:
-    """Rows of 50 bytes, in one cell."""
+    """Return counts for rows of 50 bytes, in one block."""
     return LineCounts(probe_rows, build_rows, pairs, 50 * probe_rows, build_bytes, 1)
 
 
@@ -36,7 +36,7 @@ def even(lines: int, rows: int = M) -> dict[int, LineCounts]:
 
 
 def check(plan: WavePlan) -> None:
-    """Every line is joined, whole: in one slot, or its parts in as many slots; also those of which nothing is known."""
+    """Assert that every bucket, including unknown ones, is joined in one partition, or in as many as it has parts."""
     parts = defaultdict(list)
     for number, slot in enumerate(plan.slots):
         assert len({share.line for share in slot}) == len(slot)
@@ -67,7 +67,7 @@ def test_a_loaded_slot_gives_lines_away() -> None:
 
 
 def test_product_skew_counts() -> None:
-    """A line with as many rows as others, which meet each other a thousand times as often."""
+    """A bucket with as many rows as the others, whose rows have a thousand times as many matches."""
     lines = even(LINES) | {5: counts_of(M, M // 10, 1000 * M, 0)}
     plan = wave_plan(lines, LINES, 4, most_shares=100)
     check(plan)
@@ -100,7 +100,7 @@ def test_how_many_slots() -> None:
 
 
 def test_pairs_that_took_longer_are_planned_to() -> None:
-    """A line with as many rows as others, and a few more pairs, is a hot one if pairs take fifty times as long."""
+    """A bucket with as many rows and slightly more pairs is hot if pairs cost fifty times as much as planned."""
     lines = even(LINES) | {5: counts_of(M, M // 10, 8 * M, 0)}
     told = wave_plan(lines, LINES, 4, most_shares=100)
     check(told)
@@ -142,7 +142,7 @@ def test_lines_without_rows_of_a_side(needs_probe: bool, needs_build: bool, join
 
 
 def test_bytes_tell_whether_there_are_rows() -> None:
-    """What tasks have said of rows may have been lost with them."""
+    """Row counts of tasks may have been lost together with them."""
     side = SideCounts(rows=[0], sizes=[0], sent=[10], maps=1)
     assert counted(side, [side], [0], needs_probe=True, needs_build=True).keys() == {0}
 

@@ -1,4 +1,4 @@
-"""The report of made-up runs as a page: what it says, and that it is legible wherever it is shown."""
+"""The HTML report of invented runs: its content, and its legibility on any background."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Headroom = Callable[[float], tuple[int, str] | None]
 
 
 def task(partition: int, headroom: Headroom, *, calls: int = 40, begins: float = 0.0, keep: int = 256) -> TaskMetrics:
-    """A task of two joins and a gather: each decides `calls` budgets, one a tenth of a second, under this headroom."""
+    """Return a task of two joins and a gather. Each decides `calls` budgets with this headroom, one per 0.1 s."""
     now = begins
     controller = OutputSizeController(
         [16.0, 24.0, 200.0],
@@ -54,7 +54,7 @@ def task(partition: int, headroom: Headroom, *, calls: int = 40, begins: float =
 
 
 def falling(at: float) -> tuple[int, str]:
-    """From 64 MiB down to 4 after two seconds, and up again."""
+    """Headroom that falls from 64 MiB to 4 MiB within two seconds, and rises again."""
     return int((4 + 30 * abs(at - 2)) * 2**20), "configured"
 
 
@@ -102,7 +102,7 @@ def test_the_timeline_of_a_run() -> None:
 
 
 def test_budgets_on_the_timeline_fall_and_rise_with_the_headroom() -> None:
-    """Both lines are lowest on the page, and so have the largest y, about the same x."""
+    """The lowest points of both lines have the largest y, at about the same x."""
     svg = next(page_of(summarise(LABELS, [task(0, falling)])).iter("svg"))
     for line in svg.findall("g/path"):
         places = [tuple(map(float, place.split())) for place in re.split("[ML]", line.attrib["d"]) if place]
@@ -134,7 +134,7 @@ def test_a_lowest_point_that_was_not_kept_is_not_pointed_at() -> None:
 
 
 def test_pairs_that_a_condition_drops() -> None:
-    """The next operator gets fewer rows than were found: the condition was tried on more pairs."""
+    """The next operator receives fewer rows than pairs were found: the condition was tested on more pairs."""
     one = task(0, falling)
     for operator, (rows_in, rows_out) in zip(one.operators, [(100, 5_000), (30, 30), (30, 30)], strict=True):
         operator["rows_in"], operator["rows_out"] = rows_in, rows_out
@@ -154,7 +154,7 @@ def test_unknown_headroom() -> None:
 @pytest.mark.parametrize("calls", [1, 2])
 def test_a_few_decisions_are_dots(calls: int) -> None:
     svg = next(page_of(summarise(LABELS, [task(0, falling, calls=calls)])).iter("svg"))
-    assert len(svg.findall("g/circle")) == 3 * calls + 3 * calls  # headroom is read before every budget
+    assert len(svg.findall("g/circle")) == 3 * calls + 3 * calls  # the headroom is read before every budget
 
 
 def test_files_that_workers_read() -> None:
@@ -166,7 +166,7 @@ def test_files_that_workers_read() -> None:
 @pytest.mark.parametrize("color", COLORS)
 @pytest.mark.parametrize("background", ["#ffffff", "#111111"])
 def test_lines_stand_out_from_light_and_dark(color: str, background: str) -> None:
-    """WCAG's contrast of graphics: 3 to 1."""
+    """WCAG's contrast for graphics is 3 to 1."""
     lighter, darker = sorted(map(luminance, (color, background)), reverse=True)
     assert (lighter + 0.05) / (darker + 0.05) >= 3
 
@@ -178,7 +178,7 @@ def luminance(color: str) -> float:
 
 
 def test_only_inherited_colors_besides_those_of_lines() -> None:
-    """What is legible on any background: the page's own colour, and the shades that are tested above."""
+    """These are legible on any background: the page's own colour, and the shades that are tested above."""
     page = summarise(LABELS, [task(0, falling)])._repr_html_()
     told = set(re.findall(r"#[0-9a-f]{3,6}\b|\brgba?\([^)]*\)", page))
     assert told <= {*COLORS, "#808080", "rgba(128,128,128,.35)"}
@@ -190,7 +190,7 @@ def test_the_loads_of_slots() -> None:
     tasks = [task(number, falling, calls=calls) for number, calls in enumerate((20, 30, 40))]
     report = summarise(LABELS, tasks, slots=json.dumps(planned))
     assert report.slots is not None
-    assert report.slots.took == pytest.approx([2 + 0.125, 3 + 0.125, 4 + 0.125])  # the joins, and their indexes
+    assert report.slots.took == pytest.approx([2 + 0.125, 3 + 0.125, 4 + 0.125])  # the joins, and their index builds
     told = "3 slots, 1 line moved, 2 lines split: skew 2.67 by hash, 0.00 as planned, 0.64 as they ran"
     assert told in str(report).splitlines()
     _, chart = page_of(report).iter("svg")
@@ -199,8 +199,8 @@ def test_the_loads_of_slots() -> None:
     heights = [
         re.findall(r"V([\d.]+)", str(line.get("d"))) for line in chart.iter("path") if line.get("fill") == "none"
     ]
-    assert [len(steps) for steps in heights] == [2, 2, 2]  # a line begins at the first value
-    assert all(steps == sorted(steps, key=float) for steps in heights)  # the heaviest first, downwards
+    assert [len(steps) for steps in heights] == [2, 2, 2]  # a line begins at its first value
+    assert all(steps == sorted(steps, key=float) for steps in heights)  # the heaviest first, in downward y
 
 
 @pytest.mark.parametrize("loads", [[0.5], [0.0, 0.0]])

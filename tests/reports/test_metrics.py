@@ -1,4 +1,4 @@
-"""What tasks tell, added up."""
+"""Metrics of tasks are added up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ran(rows: int, index: str) -> TaskMetrics:
 
 
 def test_a_task_that_ran_several_forms_of_a_pipeline() -> None:
-    """The indexes are those of the first form; what is counted adds up."""
+    """The indexes are those of the first form; counts are sums."""
     both = followed_by(followed_by(TaskMetrics(NO_TASK), ran(8, "dense")), ran(4, "hash"))
     assert both.indexes == [{"kind": "dense"}] and both.reduced == [(0, 5)]
     assert (both.rows_in, both.batches_in, both.morsels, both.batches_out) == (12, 2, 2, 4)

@@ -1,4 +1,4 @@
-"""Progress bars: who sees them, what they count, and that nothing depends on them."""
+"""Progress bars: who sees them, their counts, and that nothing depends on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 
 def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Stands for stderr from now on; bars are drawn at once and not after two seconds."""
+    """Replace stderr by a terminal, and draw bars at once instead of after two seconds."""
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr(module, "_DELAY_SECONDS", 0.0)
@@ -59,7 +59,7 @@ def test_a_short_step_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_step_that_tells_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bar draws itself anew without being told anything."""
+    """A bar redraws itself without updates."""
     on_terminal(monkeypatch)
     monkeypatch.setattr(module, "_REDRAW_SECONDS", 0.001)
     drawn = threading.Event()
@@ -98,7 +98,7 @@ def test_a_notebook_shows_a_bar_though_it_is_no_terminal(monkeypatch: pytest.Mon
     shell = SimpleNamespace(config={})
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     count_to_three()
-    assert written.getvalue() == ""  # IPython on a terminal that is a file
+    assert written.getvalue() == ""  # IPython writes to a file instead of a terminal
     shell.config["IPKernelApp"] = {}
     count_to_three()
     assert "counting" in written.getvalue()
@@ -112,7 +112,7 @@ def test_without_tqdm_there_is_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Broken:
-    """A bar of which everything fails."""
+    """A bar whose methods all fail."""
 
     def __init__(self, **options: Any) -> None:
         self.calls: list[str] = []

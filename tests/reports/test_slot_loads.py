@@ -1,4 +1,4 @@
-"""The loads of slots, in waves and while rows stream to them."""
+"""The loads of partitions (`slot` in the code), in waves and in streamed exchanges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What whole columns are computed to, against the oracle."""
+"""The columnar evaluator against the oracle."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ CASTS = {
 
 @st.composite
 def trees(draw: st.DrawFn, kind: str, depth: int) -> Expression:
-    """An expression of this type: a leaf, or a call of expressions that are less deep."""
+    """Draw an expression of this type: a leaf, or a call of less deep expressions."""
     if depth == 0 or draw(st.integers(0, 9)) == 0:
         if draw(st.integers(0, 4)) == 0 and kind != "binary":
             return literal(kind, draw(st.sampled_from(texts_of(kind))))
@@ -112,7 +112,7 @@ def trees(draw: st.DrawFn, kind: str, depth: int) -> Expression:
     if op in STRING_TESTS:
         return call(op, kind, deeper("string"), literal("string", draw(st.sampled_from(PATTERNS))))
     if op == "is_null":
-        # A column whose type has no name here can be tested as well.
+        # Columns of types without a name here can be tested for null as well.
         bare = expression.column(0, draw(st.integers(0, 2 * len(KINDS) - 1)), None)
         return call(op, kind, bare if draw(st.booleans()) else deeper(draw(st.sampled_from(KINDS))))
     if op == "in":
@@ -168,13 +168,13 @@ def trees(draw: st.DrawFn, kind: str, depth: int) -> Expression:
 
 
 def rounded_from(kind: str) -> list[str]:
-    """Of decimals, those that have as many places, or more."""
+    """Return the types that round to `kind`: for decimals, those with at least its scale."""
     return [name for name in DECIMALS if kind_of(name).scale >= kind_of(kind).scale] if kind in DECIMALS else [kind]
 
 
 @st.composite
 def decimals(draw: st.DrawFn, op: str, kind: str, deeper: Callable[[str], Expression], checked: bool) -> Expression:
-    """Decimal arithmetic in a type with room for it, brought to this one; or rounded to it at once."""
+    """Draw decimal arithmetic in a type that is large enough, converted to `kind`; or rounded to it directly."""
     if op == "to_decimal":
         return call(op, kind, deeper(draw(st.sampled_from([*INTEGERS, *DECIMALS]))), checked=checked)
     one, other = (deeper(draw(st.sampled_from(DECIMALS))) for _ in range(2))
@@ -193,7 +193,7 @@ def decimals(draw: st.DrawFn, op: str, kind: str, deeper: Callable[[str], Expres
 
 
 class Table:
-    """Columns of every type as Arrow's, and as Python's values: twice, those of the second half have no nulls."""
+    """Columns of every type, as Arrow arrays and as Python values, each twice: the second one has no nulls."""
 
     def __init__(self, seed: int, rows: int = ROWS) -> None:
         generator = random.Random(seed)
@@ -218,9 +218,9 @@ class Table:
 
 
 def told(array: pa.Array, kind: KeyType) -> list[Any]:
-    """An Arrow array as the oracle's values, of floats the bits."""
+    """Return an Arrow array as the oracle's values; floats as bits."""
     assert array.type in (arrow_key_type(kind), pa.large_string(), pa.large_binary()), array.type
-    array.validate(full=kind.name != "time")  # any number may be a time here
+    array.validate(full=kind.name != "time")  # times may be any number here
     if kind.name == "decimal":
         return [None if value is None else unscaled(str(value), kind.scale) for value in array.to_pylist()]
     if kind.name not in ("bool", *TEXTS, *FLOATS):
@@ -229,7 +229,7 @@ def told(array: pa.Array, kind: KeyType) -> list[Any]:
 
 
 def bits(value: Any) -> Any:
-    """A float as its bits, of which NaN may have any: one value that tells 0.0 and -0.0 apart."""
+    """Return a float as its bits, with one value for all NaNs. It distinguishes 0.0 and -0.0."""
     if not isinstance(value, float):
         return value
     return ("float", "nan" if math.isnan(value) else struct.pack("<d", value))
@@ -237,7 +237,7 @@ def bits(value: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def quiet() -> Any:
-    """Numpy's scalars warn, in the oracle."""
+    """Silence warnings of numpy's scalars in the oracle."""
     with np.errstate(all="ignore"):
         yield
 
@@ -279,7 +279,7 @@ def digits(kind: str, *values: int | None) -> pa.Array:
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 5000])
 @pytest.mark.parametrize("nulls", [0.0, 0.5, 1.0])
 def test_prices_of_every_size(length: int, nulls: float) -> None:
-    """TPC-H's revenue and charge, which share a part."""
+    """TPC-H's revenue and charge, which share a subexpression."""
     generator = random.Random(f"{length} {nulls}")
     money = "decimal(15,2)"
 
@@ -316,7 +316,7 @@ def test_what_occurs_twice_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_words_end_where_decimals_go_on() -> None:
-    """At the limits of a word, one before and one after, through every operator."""
+    """Every operator at the limits of a machine word, one before and one after."""
     limits = [2**63 - 2, 2**63 - 1, 2**63, -(2**63) + 1, -(2**63), -(2**63) - 1, 3_037_000_499, 3_037_000_500, 0, 1]
     kind = "decimal(20,1)"
     for first in limits:

@@ -1,4 +1,4 @@
-"""Code made from expressions against the oracle."""
+"""Code that is generated for expressions, against the oracle."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from tests.oracle.expressions import Failure, evaluate, texts_of
 
 @pytest.fixture(scope="module", autouse=True)
 def quiet() -> Iterator[None]:
-    """Numpy's scalars warn where machine words wrap around, and of NaN."""
+    """Silence numpy's scalars, which warn of integer overflow and of NaN."""
     with np.errstate(all="ignore"):
         yield
 
 
-# Tables of one column a type. Expressions refer to column k of a side by the number of its type.
+# Tables of one column per type. Expressions refer to a column of a side by the number of its type.
 
 
 class Side:
-    """Columns as Arrow arrays, and as Python's values. They come twice: those of the second half have no nulls."""
+    """Columns as Arrow arrays and as Python values, each twice: the second one has no nulls."""
 
     def __init__(self, seed: object, keys: Sequence[str], rows: int) -> None:
         self.keys, self.rows = [*keys, *keys], rows
@@ -69,7 +69,7 @@ class Side:
 
 
 def truth_of(formula: Expression, probe: Side, build: Side) -> list[list[bool | None]]:
-    """Whether each pair matches, or None where that fails."""
+    """Return whether each pair matches, or None if the evaluation fails."""
     columns = {(node.source, node.column) for node in formula.columns()}
 
     def truth(i: int, j: int) -> bool | None:
@@ -98,14 +98,14 @@ def listed(value: Expression, *texts: str | None) -> Expression:
     return expression.among(value, texts)
 
 
-# Any expression at all, without compiling it.
+# Any expression, without compiling it.
 
 KINDS = (*NUMBER_TYPES, "date", "decimal(7,2)", "decimal(18,0)")
 
 
 @st.composite
 def expressions(draw: st.DrawFn, kind: str, depth: int) -> Expression:
-    """An expression of this type: a leaf, or a call of expressions that are less deep."""
+    """Draw an expression of this type: a leaf, or a call of less deep expressions."""
     if depth == 0 or draw(st.integers(0, 9)) == 0:
         if draw(st.integers(0, 4)):
             number = KINDS.index(kind) + draw(st.sampled_from([0, len(KINDS)]))
@@ -162,7 +162,7 @@ CASTS = {
 
 
 def as_python(formula: Expression, probe: Side, build: Side) -> Callable[[int, int], int]:
-    """The generated functions as they are, with numpy's scalars for machine words."""
+    """Return the generated functions without compilation, with numpy's scalars as machine words."""
     places: dict[ColumnPlace, Place] = {}
     arrays: tuple[list[Any], list[Any]] = ([], [])
     kinds: list[str | None] = []
@@ -179,7 +179,7 @@ def as_python(formula: Expression, probe: Side, build: Side) -> Callable[[int, i
             kinds += [node.number] if mask is None else [node.number, None]
     code = code_of(formula, places, kinds)
     load, holds = code.functions()
-    # An intrinsic is none of Python's functions.
+    # This function is an LLVM intrinsic, for which Python needs a substitute.
     holds.__globals__["is_among"] = getattr(is_among, "py_func", is_among)
     holds.__globals__["multiply_overflows"] = lambda one, other: not -(1 << 63) <= int(one) * int(other) < 1 << 63
     return lambda i, j: int(holds(load(arrays[0], i), code.constants, arrays[1], j))
@@ -216,7 +216,7 @@ def b(key: str, nulls: bool = True) -> Expression:
 
 
 def everything_compared(one: Expression, other: Expression) -> Expression:
-    """Every comparison and connective: each decides about some pairs."""
+    """Return a formula with every comparison and connective, each of which decides some pairs."""
     less, more = call("<", "bool", one, other), call(">", "bool", one, other)
     least, most = call("<=", "bool", one, other), call(">=", "bool", one, other)
     equal = call("and", "bool", call("=", "bool", one, other), call("<=>", "bool", one, other))
@@ -225,7 +225,7 @@ def everything_compared(one: Expression, other: Expression) -> Expression:
 
 
 def arithmetic(kind: str, one: Expression, other: Expression, checked: bool) -> Expression:
-    """Every operator of integers and floats."""
+    """Return a formula with every operator of integers and floats."""
     product = call("*", kind, one, other, checked=checked)
     difference = call("-", kind, call("abs", kind, product, checked=checked), other, checked=checked)
     rest = call("%", kind, difference, call("negate", kind, other, checked=checked), checked=checked)
@@ -299,7 +299,7 @@ def further_than(distance: str, modulus: str) -> Expression:
 
 
 def test_expressions_that_differ_in_their_literals_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each compiled one would take megabytes of a worker for good. Divisors are part of the code, for speed."""
+    """Each compiled formula costs megabytes of a worker permanently. Divisors are part of the code, for speed."""
     compiled: list[ExpressionCode] = []
     functions = ExpressionCode.functions
     monkeypatch.setattr(ExpressionCode, "functions", lambda code: compiled.append(code) or functions(code))
@@ -330,7 +330,7 @@ def build_of(build: Side, rows: Sequence[int]) -> BuildSide:
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled(name: str) -> None:
-    """Pair by pair, and in a loop over all pairs of rows of which none fails, and of some that do."""
+    """Pair by pair, and in a loop over all pairs of rows: rows without a failure, and rows with some."""
     formula = COMPILED[name]
     probe, build = Side(f"probe {name}", KEYS, 60), Side(f"build {name}", KEYS, 50)
     truth = truth_of(formula, probe, build)

@@ -1,4 +1,4 @@
-"""Hashes of whole rows: equal where rows are, and otherwise not."""
+"""Hashes of rows: equal exactly if the rows are equal."""
 
 from __future__ import annotations
 

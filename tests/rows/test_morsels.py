@@ -1,4 +1,4 @@
-"""What cuts batches: no row is lost, and none takes another's room."""
+"""Operators that split batches: no row is lost, and no split exceeds its limit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Broadcast:
 
 
 def test_long_keys_of_a_build_side_go_out_in_batches_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """65,536 keys of 32 KB would be 2 GiB, which a vector of Spark's cannot hold."""
+    """65,536 keys of 32 KB would be 2 GiB, which exceeds a vector of Spark."""
     monkeypatch.setattr(build_rows_task, "MAX_MORSEL_BYTES", 2_000)
     table = pa.table({"payload": range(100), "key": ["k" * (90 * (row % 7)) + str(row) for row in range(100)]})
     sink = io.BytesIO()

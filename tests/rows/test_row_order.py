@@ -1,4 +1,4 @@
-"""Rows in Spark's order, held against a comparison of two values that is written out."""
+"""Rows in Spark's order, compared with an explicit comparison of two values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 def rows_of(name: str, count: int, nulls: float, seed: int = 5) -> tuple[pa.Array, list[Any]]:
-    """Return a column that starts within its buffers, and its values."""
+    """Return a column with an offset into its buffers, and its values."""
     arrow_type, values = VALUES[name]
     rng = np.random.default_rng(seed)
     some = [None if rng.random() < nulls else values[number] for number in rng.integers(0, len(values), count + 3)]
@@ -45,7 +45,7 @@ def rows_of(name: str, count: int, nulls: float, seed: int = 5) -> tuple[pa.Arra
 
 
 def order_of(one: Any, other: Any, ascending: bool, nulls_first: bool) -> int:
-    """Compare as Spark does: less than 0 where `one` is first."""
+    """Compare like Spark: less than 0 if `one` comes first."""
     if one is None or other is None:
         return ((other is None) - (one is None)) * (1 if nulls_first else -1)
     return _compared(one, other) * (1 if ascending else -1)

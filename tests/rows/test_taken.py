@@ -1,4 +1,4 @@
-"""Rows by their numbers."""
+"""Rows selected by row id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of time: as a slow sort has it, the same from any order of rows, and from runs of it."""
+"""Time order: equal to that of a slow sort, for rows in any order, and for sorted runs of them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_same_from_any_order(ties: int | None) -> None:
 
 
 def test_a_number_orders_what_is_left() -> None:
-    """Rows of one number stay as they are."""
+    """Rows with the same number retain their order."""
     at = pa.array([1, 1, 1, 0, 1], pa.timestamp("us"))
     given = pa.table({"at": at, "rank": pa.array([5, -3, 5, 9, -3])})
     assert TimeOrder(1, 0, rank=1).order(given).tolist() == [3, 1, 4, 0, 2]

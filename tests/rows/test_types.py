@@ -1,4 +1,4 @@
-"""Arrays in another spelling of their type, and schemas without declarations of what is not null."""
+"""Arrays in another representation of their type, and schemas without NOT NULL."""
 
 from __future__ import annotations
 

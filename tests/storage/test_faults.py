@@ -1,4 +1,4 @@
-"""What may go wrong: damaged files, full and failing disks, folders of other people's, names that look like code."""
+"""Faults: damaged files, full and failing disks, folders of other users, and names that resemble code."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ IS_ROOT = os.geteuid() == 0
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Forget all files, as a process that has just started; call it to do so once more."""
+    """Forget all checked files, like a new process; return a function that does so again."""
 
     def forget() -> None:
         monkeypatch.setattr(container, "_checked_files", LastUsed(container._REMEMBERED_FILES))
@@ -77,7 +77,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @dataclass(frozen=True)
 class LocalFile(published_files.MappedFile):
-    """A build file that no Spark has placed."""
+    """A build file outside of Spark's broadcasts."""
 
     where: Path
 
@@ -87,7 +87,7 @@ class LocalFile(published_files.MappedFile):
 
 @dataclass(frozen=True)
 class LocalStreams(StreamedBroadcast):
-    """The same for Arrow streams."""
+    """Arrow streams outside of Spark's broadcasts."""
 
     where: Path = Path()
 
@@ -211,7 +211,7 @@ def test_a_damaged_entry_of_the_cache_is_built_again(
 def test_a_damaged_build_file_is_an_error(
     tmp_path: Path, damage: Callable[[Path], None], new_process: Callable[[], None]
 ) -> None:
-    """Nobody here can make it again: Spark sends it to another node, or tells of the error."""
+    """A worker cannot rebuild the file: Spark retries on another node, or reports the error."""
     source = write_side(tmp_path / "side")
     damage(tmp_path / "side")
     new_process()
@@ -236,7 +236,7 @@ def test_a_damaged_build_file_that_was_made_here_is_made_again(
 
 @pytest.mark.parametrize("size", [0, 100, -8, -1, None])
 def test_damaged_streams_are_an_error(tmp_path: Path, size: int | None) -> None:
-    """Cut off between two streams, or with other values, they could be read all the same."""
+    """Truncated between two streams, or with other values, the file would still be readable."""
     source = write_streams(tmp_path / "streams")
     content = bytearray(source.where.read_bytes())
     if size is None:
@@ -263,7 +263,7 @@ def test_a_damaged_encrypted_broadcast_is_an_error() -> None:
 
 
 def test_a_disk_that_damages_everything_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no endless repetition."""
+    """The build is not retried endlessly."""
     writes = []
 
     def write(index: Any, info: Any, stream: Any, columns: Any) -> None:
@@ -303,12 +303,12 @@ def test_files_are_checked_once_by_processes_that_have_not_written_them(
     assert looked_at == ["side"]
 
 
-# Disks that are full or fail.
+# Full and failing disks.
 
 
 @contextmanager
 def failing_writes(monkeypatch: pytest.MonkeyPatch, number: int, after: int) -> Iterator[None]:
-    """Let writing published files fail in the system call that goes beyond so many bytes."""
+    """Make the system call fail that would write more than `after` bytes of published files."""
     written = 0
 
     class Failing(io.FileIO):
@@ -330,7 +330,7 @@ def failing_writes(monkeypatch: pytest.MonkeyPatch, number: int, after: int) -> 
 def test_a_disk_that_fails_costs_memory_only(
     kind: str, number: int, after: int, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the streams it is the build file that cannot be written; files this small fail when they are closed."""
+    """For streams, the build file cannot be written; files this small fail when they are closed."""
     make = {"broadcast": write_side, "streams": write_streams, "files": scanned}[kind]
     source = make(tmp_path / "side")
     with failing_writes(monkeypatch, number, after), pytest.warns(UserWarning, match="in memory"):
@@ -345,7 +345,7 @@ def test_a_disk_that_fails_costs_memory_only(
 def test_a_disk_without_locks_costs_memory_only(
     kind: str, number: int, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As some shared file systems are mounted."""
+    """Some shared file systems are mounted without locks."""
 
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(number, os.strerror(number))
@@ -359,7 +359,7 @@ def test_a_disk_without_locks_costs_memory_only(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 256 KiB."""
+    """Mount a disk of 256 KiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", str(disk)]
@@ -372,7 +372,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def large(path: Path) -> ScannedFiles:
-    """Rows of 8 MB in many row groups."""
+    """Return rows of 8 MB in many row groups."""
     source = scanned(path)
     pq.write_table(pa.concat_tables([TABLE] * 4 + [wide_rows(2000)] * 4), path, row_group_size=500)
     split = DataFile(str(path), path.stat().st_size).split(0, 2**62)
@@ -391,7 +391,7 @@ def scarce(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 @pytest.mark.parametrize("headroom", [1 << 40, 1 << 24], ids=["ample", "scarce"])
 def test_a_full_disk(headroom: int, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where memory is scarce the rows themselves are written, and fill the disk."""
+    """If memory is scarce, the rows themselves are written, and fill the disk."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(small_disk))
     scarce(monkeypatch, headroom)
     source = large(tmp_path / "file.parquet")
@@ -414,7 +414,7 @@ def test_streams_that_fit_neither_disk_nor_memory(tmp_path: Path, monkeypatch: p
 
 
 def test_rows_in_files_leave_no_names(tmp_path: Path) -> None:
-    """However the process ends, then: nothing has to be deleted."""
+    """Files without names need no deletion, however the process ends."""
     with CollectedRows(lambda rows, size: None, lambda: 100_000, tmp_path) as collected:
         for number in reversed(range(20)):
             collected.add((number, 0), pa.record_batch({"n": np.full(10_000, number)}))
@@ -438,7 +438,7 @@ def test_rows_in_files_leave_no_names(tmp_path: Path) -> None:
     ],
 )
 def test_no_more_threads_read_than_there_is_memory_for(most: int | None, size: int, together: int) -> None:
-    """Of rows of which none has come yet it is not known how large they are."""
+    """Before the first row arrives, the size of rows is unknown."""
     collected = CollectedRows(lambda rows, size: None, lambda: most)
     if size:
         collected.add((0, 0), pa.record_batch({"n": np.zeros(size // 8)}))
@@ -461,11 +461,11 @@ def test_no_more_threads_read_than_there_is_memory_for(most: int | None, size: i
         assert not thread.is_alive()
 
 
-# What others leave, or put in the way.
+# Files that others leave, or put in the way.
 
 
 def test_what_killed_writers_left_goes_with_the_next_eviction(folder: Path, tmp_path: Path) -> None:
-    """Not what is being written, and not what may be."""
+    """Files that are being written, or may be, are retained."""
     source = scanned(tmp_path / "file.parquet")
     source.open(RECIPE)
     entry = source.entry(RECIPE)
@@ -483,7 +483,7 @@ def test_what_killed_writers_left_goes_with_the_next_eviction(folder: Path, tmp_
 
 
 def test_a_cache_of_many_entries_is_listed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every task makes room: it must not look through all entries for each of them."""
+    """Every task evicts entries: it must not list all entries for each of them."""
     folder.mkdir()
     for number in range(300):
         for name in (f"{number}.0123{INDEX_SUFFIX}", f"{number}.0123{INDEX_SUFFIX}{LOCK_SUFFIX}"):
@@ -498,7 +498,7 @@ def test_a_cache_of_many_entries_is_listed_once(folder: Path, monkeypatch: pytes
 
 
 def test_a_file_replaced_with_its_times_kept_is_another_build_side(folder: Path, tmp_path: Path) -> None:
-    """As `cp -p` writes it, size and inode as they were."""
+    """The file is replaced as `cp -p` does, with its size and inode unchanged."""
     path = tmp_path / "file.parquet"
     source = scanned(path)
     assert_right(source.open(RECIPE))
@@ -516,7 +516,7 @@ def test_a_file_replaced_with_its_times_kept_is_another_build_side(folder: Path,
 
 
 def test_what_is_used_stays_the_file_that_it_is(folder: Path, tmp_path: Path) -> None:
-    """A process neither maps nor checks it again, whoever notes that it is in use, or renames it to where it lies."""
+    """A process does not map or check it again after its use was recorded, or it was renamed in place."""
     source, side = scanned(tmp_path / "file.parquet"), write_side(tmp_path / "side")
     built = source.open(RECIPE)
     entry = source.entry(RECIPE)
@@ -537,17 +537,17 @@ def test_the_least_recently_used_index_goes_first(folder: Path, tmp_path: Path) 
     for at, number in enumerate((1, 2, 0)):
         touch(entries[number])
         os.utime(lock_of(entries[number]), ns=(at, at))  # clocks are coarse
-    sizes = [entry.stat().st_size for entry in entries]  # not all the same: an entry names times of change, in digits
+    sizes = [entry.stat().st_size for entry in entries]  # an entry's size varies with the digits of its times
     for left in ({0, 1, 2}, {0, 2}, {0}):
         evict([], sum(sizes[number] for number in left))
         assert {number for number in range(3) if entries[number].exists()} == left
-    lock_of(entries[0]).unlink()  # as others may: then it is as old as it is
+    lock_of(entries[0]).unlink()  # without a lock file, the index's own time counts
     evict([], sizes[0])
     assert entries[0].exists()
 
 
 def test_a_lock_that_is_removed_is_not_held(tmp_path: Path) -> None:
-    """Who waits for a lock that is deleted meanwhile takes the one that others would find."""
+    """A process that waits for a deleted lock acquires the new lock file that others would open."""
     lock = tmp_path / "lock"
     entered, left = threading.Event(), threading.Event()
 
@@ -571,7 +571,7 @@ def test_a_lock_that_is_removed_is_not_held(tmp_path: Path) -> None:
 
 
 def test_who_holds_a_lock_may_take_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as its process does not stand still."""
+    """As long as its process is not suspended."""
     monkeypatch.setattr(publication, "_TOUCH_SECONDS", 0.05)
     monkeypatch.setattr(publication, "_PATIENCE_SECONDS", 0.5)
     entered, left = threading.Event(), threading.Event()
@@ -626,7 +626,7 @@ def test_a_process_that_stands_still_with_a_lock_costs_memory_only(
 
 
 def test_everything_is_private(tmp_path: Path, folder: Path) -> None:
-    """To the user, whatever the umask."""
+    """To the user, for any umask."""
     umask = os.umask(0)
     try:
         source = scanned(tmp_path / "file.parquet")
@@ -658,7 +658,7 @@ def test_without_spark_each_user_has_a_folder(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("trap", ["link", "dangling link", "file", "another user's"])
 def test_what_lies_in_the_way_is_not_used(trap: str, folder: Path, tmp_path: Path) -> None:
-    """The query runs all the same, without a cache."""
+    """The query runs without a cache."""
     elsewhere = tmp_path / "elsewhere"
     if trap == "file":
         folder.touch()
@@ -696,14 +696,14 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "file").is_symlink()
 
 
-# What users write is no code.
+# Names of users are not executed as code.
 
 
 HOSTILE = "x, __import__('os').abort()"
 
 
 def test_names_of_columns_are_not_run() -> None:
-    """Fields go by their position in the text that is compiled; records take nothing but identifiers."""
+    """Fields are numbered in the compiled text; records accept only identifiers."""
     for fields in ([(HOSTILE, "int64")], [("class", "int64")]):
         with pytest.raises(ValueError, match="Type names and field names"):
             bind_predicate(lambda left, right: True, fields, [])

@@ -1,4 +1,4 @@
-"""A mapping that forgets what was not used for the longest time."""
+"""A mapping that evicts the least recently used entry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkext.storage.last_used import LastUsed
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_entries_are_those_that_were_used_last(limit: int) -> None:
-    """Against a list of all uses."""
+    """Compared with a list of all uses."""
     r = random.Random(limit)
     kept: LastUsed[int, int] = LastUsed(limit)
     uses: list[int] = []

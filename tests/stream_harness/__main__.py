@@ -1,9 +1,9 @@
 """`python -m tests.stream_harness`: random streaming queries, compared with one batch over the same rows.
 
-Every query that differs is made smaller, and written down as a program that runs it alone. Queries are numbered: a run
-can be split, or continue after another one.
+Every query that differs is shrunk, and written as a program that runs it alone. Queries are numbered, so that a run can
+be split, or continue after another one.
 
-Exit status: 0, 1 if any query differed.
+Exit status: 0, or 1 if any query differed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A query with all that it runs with, by its number."""
+"""Draws a streaming query, its streams, runs and settings by the number of the case."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _SETTINGS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A query over streams, how it gets their rows, and the settings of its session; `kind` is what it was drawn as.
+    """A query over streams, how it reads their rows, and the settings of its session.
 
-    `predecessor`: another query of these streams. It ran to its end at the same checkpoint, which was then deleted.
+    `kind` is a key of `KINDS`. `predecessor` is another query of the same streams. It runs to its end first, with the
+    same checkpoint, which is then deleted.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Case:
 
 
 def make_case(seed: int, number: int, quick: bool = False) -> Case:
-    """Return case `number` of a seed. A `quick` one has few batches, and programs that other tests compile, too."""
+    """Return case `number` of a seed. A `quick` case has few batches, and programs that other tests compile as well."""
     name = f"{seed}/{number}"
     r = random.Random(f"stream {name}")
     kind = r.choices([*KINDS], [*KINDS.values()])[0]
@@ -60,17 +61,17 @@ def make_case(seed: int, number: int, quick: bool = False) -> Case:
     streams: list[Stream] = []
     query = _Maker(d, streams, quick).query(kind)
     settings = {key: r.choice(values) for key, values in _SETTINGS.items()}
-    if r.random() < 0.85:  # to compile the code of a query costs more than to run it over a few rows
+    if r.random() < 0.85:  # compiling the code of a query costs more than running it on a few rows
         settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     runs = draw_runs(r, d.batches)
-    if quick:  # a start of a query costs as much as a batch
+    if quick:  # each start of a query costs as much as a batch
         runs = (*runs[:1], Run(d.batches - runs[0].batches, runs[-1].partitions)) if len(runs) > 2 else runs
     before = _predecessor(r, query) if r.random() < 0.25 else None
     return Case(name, kind, tuple(streams), query, runs, r.choice(CHECKPOINTS), settings, before)
 
 
 def _predecessor(r: random.Random, query: Operator) -> Operator | None:
-    """Return an operator that differs in little from a named one, whose state has the same name."""
+    """Return an operator with the same name, and so the same state name, that differs slightly; or None."""
     if isinstance(query, StreamJoin) and query.name and query.how == "inner" and query.left.time and query.right.time:
         others = [one for one in ((None, None), (1, 1), (40, None)) if one != query.retain]
         return replace(query, retain=r.choice(others))
@@ -80,14 +81,14 @@ def _predecessor(r: random.Random, query: Operator) -> Operator | None:
 
 
 class _Maker:
-    """Draws operators, and the streams that they read."""
+    """Draws operators and the streams that they read."""
 
     def __init__(self, d: Drawing, streams: list[Stream], quick: bool) -> None:
         self._d, self._r, self._streams, self._quick = d, d.r, streams, quick
         self._named = 0
 
     def query(self, kind: str) -> Operator:
-        """Return a query of a kind."""
+        """Return a query of a kind in `KINDS`."""
         first, _, behind = kind.partition(" → ")
         operator: Operator
         if first == "cql":
@@ -110,7 +111,7 @@ class _Maker:
         return self._join(in_chain="", left=node)
 
     def _stream(self, *columns: Column, timed: bool = True, usual: dict[str, Sequence[Any]] | None = None) -> Input:
-        """Draw a stream with some columns, or some keys, in addition to those that every stream has."""
+        """Draw a stream with these columns, or else with random keys, in addition to those that every stream has."""
         d, r = self._d, self._r
         keys = columns or tuple(d.column(r.choice(KEYS).sql) for _ in range(r.choice((1, 2, 2, 3))))
         delay = r.choice((0, 5, 12)) if timed or r.random() < 0.3 else None
@@ -127,19 +128,22 @@ class _Maker:
         return f"operator.{self._named}" if self._r.random() < 0.4 else None
 
     def _keys(self, node: Node) -> list[Column]:
-        """Return columns that can be keys: the time and the number of a row only if there are no others."""
+        """Return columns that can be keys.
+
+        The time and the unique number of a row are used only if there are no other columns.
+        """
         own = [one for one in node.columns if one.of.family in (*_COMPARABLE, "bool") and one.of in KEYS]
         return [one for one in own if one.name not in (node.time, node.unique)] or own
 
     def _other_key(self, column: Column) -> Column:
-        """Return a column of another stream that this one can be compared with."""
+        """Return a column for another stream that this one can be compared with."""
         kind: Type = column.of
         if kind.family == "int" and self._r.random() < 0.3:
             kind = self._r.choice([one for one in KEYS if one.family == "int"])
         return self._d.column(kind.sql)
 
     def _matching(self, own: Column, other: Column) -> dict[str, Sequence[Any]]:
-        """Return the values of a column by the name of another one, mostly: then its rows find others."""
+        """In most cases, return the values of a column for another one, by its name, so that their rows match."""
         if own.type != other.type or self._r.random() < 0.2:
             return {}
         values = {
@@ -276,11 +280,11 @@ _OF_NAMES: dict[str, tuple[Any, ...]] = {
     "val": (1_000_000.0, 3_000_000.0, 400_000.0, 500.0),
     "num": (0, 0, 0, 1),
 }
-"""Values that let the trading program buy."""
+"""Values for which the trading program buys."""
 
 
 def _filled(stream: Stream, registered: Sequence[tuple[str, str]]) -> Stream:
-    """Return a stream without NULLs where continuous queries refuse them: in its time, and in integers."""
+    """Return a stream without NULLs in the columns where continuous queries refuse them: its time, and integers."""
     kinds = dict(registered)
     refusing = {
         stream.time: "required",
@@ -315,4 +319,4 @@ KINDS = {
     "ordered → join": 1,
     "ordered → nearest": 1,
 }
-"""What a case is drawn as, and how often: an operator, or two of them, one over the other."""
+"""The kinds of cases with their frequencies: an operator, or an operator over another."""

@@ -1,7 +1,7 @@
 """The columns of a stream: their types, and how a query derives them from the columns that its files store.
 
-The derivation decides which columns are NOT NULL, for Spark's file source declares every stored column as nullable. No
-derivation changes a value other than NULL, so the harness knows the rows of a stream without asking Spark.
+The derivation decides which columns are NOT NULL, because Spark's file source declares every stored column as nullable.
+No derivation changes a value other than NULL, so that the harness can compute the rows of a stream without Spark.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tests.fuzz.types import ARRAY, BY_SQL, MAP, MONTHS, SIMPLE, SPAN, STRUCT, T
 
 FOLDED_INTO_STRUCT = "field"
 WAYS = {"stored": 6, "renamed": 3, "filled": 3, "literal": 1, "computed": 2, FOLDED_INTO_STRUCT: 1, "required": 1}
-"""Ways to derive a column, and how often each is drawn.
+"""Ways to derive a column, with their frequencies.
 
 `stored`: under its own name; `renamed`: under another one; `filled`: `coalesce` with a constant, NOT NULL; `literal`:
-the constant alone, NOT NULL; `computed`: by an expression; `field`: a field of a stored struct; `required`: rows in
-which it is NULL are filtered out.
+only the constant, NOT NULL; `computed`: by an expression; `field`: a field of a stored struct; `required`: rows with
+NULL in it are filtered out.
 """
 
 
@@ -69,24 +69,24 @@ NESTED = (
         **{"in": _INNER, "n": BY_SQL["bigint"]},
     ),
 )
-"""Types of columns that are carried along and cannot be keys."""
+"""Types of payload columns, which cannot be keys."""
 
 KEYS = tuple(kind for kind in SIMPLE if kind not in (TIME, SPAN))
-"""Types of keys: all that a Parquet file can store."""
+"""Types of keys: all simple types that a Parquet file can store."""
 PAYLOADS = (*KEYS, *NESTED, *NESTED, SPAN)
 TYPES = {kind.sql: kind for kind in (*PAYLOADS, MONTHS, VARIANT)}
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as an operator sees it; `type` is a key of `TYPES`."""
+    """A column as an operator reads it; `type` is a key of `TYPES`."""
 
     name: str
     type: str
 
     @property
     def of(self) -> Type:
-        """Its type."""
+        """The type of this column."""
         return TYPES[self.type]
 
 

@@ -1,4 +1,4 @@
-"""How a query gets its rows: batches, runs, where its checkpoint is, and what fails."""
+"""How a query reads its rows: batches, runs, the location of its checkpoint, and failures."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ CHECKPOINTS = (
 
 @dataclass(frozen=True)
 class Run:
-    """One start of the query: it reads so many batches, with so many partitions.
+    """One start of the query: it reads `batches` batches with `partitions` partitions.
 
-    `fails`: the sink fails `before` or `after` it has read the last of them, and the run ends there.
+    `fails`: the sink fails `before` or `after` it has read the last batch, and the run ends there.
     """
 
     batches: int

@@ -21,10 +21,10 @@ def chained(count: int, chain: int, unique: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Chained:
-    """Emits some columns of rows with their count and chain.
+    """Emits some columns of rows, with the count of rows so far and the chain value.
 
-    `form` is that of the state: `dict`, `list`, `text` or `bytes`; `none`: there is no state, and a chain is that of a
-    row alone. Every `every`-th row is emitted. After `ends_after` rows the state ends; 0: it never does.
+    `form` is the form of the state: `dict`, `list`, `text` or `bytes`. With `none` there is no state, and each row
+    begins a new chain. Every `every`-th row is emitted. The state ends after `ends_after` rows, or never if that is 0.
     """
 
     columns: tuple[str, ...]
@@ -34,7 +34,7 @@ class Chained:
     ends_after: int = 0
 
     def __call__(self, rows: pa.Table, state: Any = None) -> Any:
-        """Go on with some rows."""
+        """Process further rows, beginning with the given state."""
         count, chain = (0, 0) if self.form == "none" else self._read(state)
         made: list[tuple[int, int, int]] = []
         for number, unique in enumerate(rows[self.unique].to_pylist()):

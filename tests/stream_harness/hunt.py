@@ -1,4 +1,4 @@
-"""Runs queries of one seed by their numbers, counts them, and reports those that differ."""
+"""Runs the queries of one seed by their numbers, counts them, and reports those that differ."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _REPORTED = 25
-"""Queries between two lines of progress."""
+"""Number of queries between two progress messages."""
 
 
 class Hunt:
-    """Queries of one seed, of some kinds. `out` is the folder of programs; `patience` is for each shrinking."""
+    """Runs queries of one seed, perhaps of some kinds only.
+
+    `out` is the folder for programs, `patience` the time limit of each shrinking in seconds.
+    """
 
     def __init__(
         self, seed: int, kinds: Sequence[str] = (), out: Path | None = None, patience: float = 0.0, quick: bool = False
@@ -36,7 +39,7 @@ class Hunt:
         self._lock = Lock()
 
     def run(self, spark: SparkSession, folder: Path, numbers: Sequence[int], threads: int) -> None:
-        """Run queries, several at a time: most of a small batch is waiting. Each thread has a session of its own."""
+        """Run queries in several threads with one session each, because a small batch mostly waits."""
         own, started = local(), time.monotonic()
 
         def one(number: int) -> None:
@@ -90,10 +93,10 @@ class Hunt:
 
 
 def _origin(verdict: Verdict) -> str:
-    """Return the part of a description that does not depend on rows: the place of an error."""
+    """Return the part of a description that is independent of rows: the location of an error."""
     return verdict.told.splitlines()[-1] if verdict.kind == "error" else ""
 
 
 def _short(case: Case) -> str:
-    """Return a case without its streams."""
+    """Return a description of a case without its streams."""
     return f"{case.kind}: {case.query}, runs {case.runs}, checkpoint {case.checkpoint!r}, settings {case.settings}"

@@ -1,4 +1,4 @@
-"""The parts of a query: streams, and operators over them. Each can be built in Spark, and computed from all rows."""
+"""The parts of a query: streams and operators. Each can be built in Spark, and computed from all rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Streams(Protocol):
 
 @dataclass(frozen=True)
 class Emitted:
-    """A row that a batch emitted, and the partition that it came out of."""
+    """A row that a batch emitted, and the partition that emitted it."""
 
     batch: int
     partition: int
@@ -37,10 +37,10 @@ class Emitted:
 
 @dataclass(frozen=True)
 class History:
-    """All that has been read, and how far time went.
+    """All rows that a query has read, and its watermarks.
 
-    `thresholds[b]` is the watermark that rows of batch b are compared with, `watermark` the last one that decided what
-    comes out; both in µs since 1970.
+    Rows of batch b are late with respect to the watermark `thresholds[b]`. `watermark` is the last one that decided
+    which rows are emitted. Both are in µs since 1970.
     """
 
     spark: SparkSession
@@ -70,7 +70,7 @@ class History:
 
 
 class Node(Protocol):
-    """A stream, or an operator. `time` names the column with the watermark, `unique` one without equal values."""
+    """A stream, or an operator. `time` names the column with the watermark, `unique` a column with unique values."""
 
     @property
     def columns(self) -> tuple[Column, ...]: ...
@@ -85,14 +85,14 @@ class Node(Protocol):
         """Return the streaming DataFrame."""
 
     def expected(self, history: History, timed: bool) -> list[Row]:
-        """Return the rows that have come out, in any order. `timed`: without those that are late."""
+        """Return the rows that have been emitted, in any order. `timed`: without late rows."""
 
 
 class Operator(Node, Protocol):
-    """An operator that a query may end in."""
+    """An operator that can be the last one of a query."""
 
     def difference(self, history: History, found: Sequence[Emitted]) -> str:
-        """Return how the emitted rows differ from the expected ones; an empty text if they do not."""
+        """Return how the emitted rows differ from the expected ones; an empty text if they are equal."""
 
 
 def micros(time: datetime) -> int:
@@ -103,12 +103,12 @@ def micros(time: datetime) -> int:
 
 
 def place(columns: Sequence[Column], name: str) -> int:
-    """Return the place of a column."""
+    """Return the position of a column."""
     return [column.name for column in columns].index(name)
 
 
 def text(row: Sequence[Any]) -> str:
-    """Return a row in a form that is equal where a user sees no difference."""
+    """Return a text that is the same for two rows if users cannot distinguish them."""
     return repr(canonical([_plain(value) for value in row]))
 
 
@@ -116,7 +116,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(timezone.utc)
     if isinstance(value, Decimal) and not value:
-        return abs(value)  # Spark's decimals have one zero
+        return abs(value)  # Spark's decimals have only one zero
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
 
 
 def unequal(found: Sequence[Row], expected: Sequence[Row]) -> str:
-    """Return how two bags of rows differ."""
+    """Return how two multisets of rows differ; an empty text if they are equal."""
     ours, theirs = Counter(map(text, found)), Counter(map(text, expected))
     missing, surplus = theirs - ours, ours - theirs
     if not missing and not surplus:
@@ -134,7 +134,7 @@ def unequal(found: Sequence[Row], expected: Sequence[Row]) -> str:
 
 
 def unequal_in_order(found: Sequence[Row], expected: Sequence[Row]) -> str:
-    """Return how two sequences of rows differ."""
+    """Return how two sequences of rows differ; an empty text if they are equal."""
     ours, theirs = [*map(text, found)], [*map(text, expected)]
     if ours == theirs:
         return ""

@@ -1,4 +1,4 @@
-"""Programs of continuous queries. They are few, for numba compiles each for some ten seconds."""
+"""Programs of continuous queries. There are few, because numba needs about ten seconds to compile each."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.stream_harness.functions import CHAIN, COUNT
 
 @dataclass(frozen=True)
 class Program:
-    """A text, the columns of its streams, and the queries that are emitted.
+    """A program's text, the columns of its streams, and the queries that are emitted.
 
-    `by_key`: rows are processed apart by the first column of every output.
+    `by_key`: rows are partitioned by the first column of every output.
     """
 
     text: str
@@ -31,7 +31,7 @@ QUOTAS = """
     REGISTER QUERY busy SELECT who, count(*) AS times, sum(n) AS n FROM taken [Range 3 seconds] GROUP BY who;
     REGISTER QUERY calmed DSTREAM(SELECT who, times FROM busy WHERE times > 1);
 """
-"""Who asks gets what is left of a quota."""
+"""Each request is granted the remainder of a quota."""
 
 WINDOWS = """
     REGISTER STREAM readings (k string, v bigint, x double, good boolean);
@@ -53,7 +53,7 @@ STEPS = f"""
     REGISTER STREAM steps (`{COUNT}` bigint, {CHAIN} bigint);
     REGISTER QUERY most ISTREAM(SELECT max({CHAIN}) AS {CHAIN}, sum(`{COUNT}`) AS n FROM steps [Range 5 seconds]);
 """
-"""Over results of `ordered`."""
+"""A program for results of `ordered`."""
 
 PROGRAMS = {
     "trading": Program(

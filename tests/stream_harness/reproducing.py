@@ -11,7 +11,7 @@ from tests.stream_harness.running import Verdict
 
 
 def reproducer(case: Case, verdict: Verdict, alone: str) -> str:
-    """Return the program. It says how the result differed, and which command draws the case again."""
+    """Return the program. Its comments describe the difference, and the command that draws the case again."""
     told = "\n".join(f"# {line}" for line in f"{verdict.kind}: {verdict.told}".splitlines())
     return f"""# Found by: {alone}
 {told}

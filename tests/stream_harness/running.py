@@ -1,4 +1,4 @@
-"""Runs the query of a case batch by batch, and compares all that it emitted with its oracle."""
+"""Runs the query of a case batch by batch, and compares all emitted rows with its oracle."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PARALLELISM = 4
-"""Most partitions of an operator: Spark's own default would be the number of cores."""
+"""The largest number of partitions of an operator. Spark's default would be the number of cores."""
 _TIMEOUT_SECONDS = 300
 
 
 @dataclass
 class Verdict:
-    """How a query differs from its oracle: the kind of difference, and a description; empty texts if it does not.
+    """The difference between a query and its oracle: its kind and a description, both empty if there is none.
 
-    `late_rows` were left out, `batches` include those without rows.
+    `late_rows` is the number of dropped rows; `batches` includes those without rows.
     """
 
     kind: str = ""
@@ -40,7 +40,7 @@ class Verdict:
 
 @dataclass
 class _Attempts:
-    """A sink that keeps all rows of each batch, and fails when it is due to."""
+    """A sink that stores all rows of each batch, and fails at the requested batch."""
 
     failing: str = ""
     last: int = -1
@@ -52,7 +52,7 @@ class _Attempts:
             raise SinkError
         from pyspark.sql import functions as F
 
-        # PySpark refuses a NULL struct with fields that are NOT NULL: without these casts to nullable fields it raises.
+        # PySpark rejects NULL in a struct with NOT NULL fields. These casts make the fields nullable.
         named = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
         columns = [F.col(one.name).cast(one.dataType._as_nullable()) for one in named.schema]
         rows = named.select(*columns, F.spark_partition_id()).toArrow()
@@ -67,7 +67,7 @@ class _Attempts:
 
 
 class SinkError(Exception):
-    """The failure of a sink that a case asks for."""
+    """The failure of a sink that a case requests."""
 
 
 class Runner:
@@ -88,7 +88,7 @@ class Runner:
             shutil.rmtree(folder, ignore_errors=True)
 
     def configure(self, settings: dict[str, str]) -> None:
-        """Set these, and let others that were set before have their defaults again."""
+        """Set these keys, and unset the keys that were set before."""
         for key in self._settings.keys() - settings.keys():
             self.spark.conf.unset(key)
         for key, value in settings.items():
@@ -142,7 +142,7 @@ class _Query:
         return verdict
 
     def _precede(self) -> str:
-        """Run the predecessor over all batches, and remove its files; return the error that it ended with."""
+        """Run the predecessor over all batches and remove its files; return its error, or an empty text."""
         if self._case.predecessor is None:
             return ""
         batches = sum(run.batches for run in self._case.runs)
@@ -152,7 +152,7 @@ class _Query:
         return error
 
     def _run(self, run: Run, first: int, operator: Operator) -> str:
-        """Start a query, let it read its batches, and return the error that it ended with, if any did."""
+        """Start a query, let it read its batches, and return its error, or an empty text."""
         for number, described in enumerate(self._case.streams):
             for place, source in enumerate(described.sources):
                 write_batches(described, source, self._input(number, place), first, run.batches)
@@ -172,7 +172,7 @@ class _Query:
             if not query.awaitTermination(_TIMEOUT_SECONDS):
                 query.stop()
                 return f"it has not ended after {_TIMEOUT_SECONDS} seconds"
-        except Exception as error:  # whichever it is: none is expected
+        except Exception as error:  # no error of any type is expected
             if run.fails and SinkError.__name__ in str(error):
                 return ""
             return described(error)
@@ -199,7 +199,7 @@ class _Query:
 
 
 def _numbered(folder: Path) -> list[Path]:
-    """Return the entries of one of Spark's logs, in order."""
+    """Return the entries of one of Spark's logs in numerical order."""
     found = [path for path in folder.iterdir() if path.name.isdigit()] if folder.exists() else []
     return sorted(found, key=lambda path: int(path.name))
 
@@ -221,7 +221,7 @@ _FRAME = re.compile(r'File ".*?(sparkext/[^"]*)", line (\d+), in (\w+)')
 
 
 def described(error: Exception) -> str:
-    """Return the condition of an error, its lines other than plans and stacks, and the innermost place in sparkext."""
+    """Return the condition of an error, its message without plans and stacks, and the innermost frame in sparkext."""
     told = [_WRAPS.sub("", _WRAPS.sub("", line)) for line in str(error).splitlines() if _SAYS.match(line)]
     frames = [" ".join(found) for found in _FRAME.findall(str(error))]
     lines = [error_condition(error), *filter(None, dict.fromkeys(told)), *frames[-1:]]

@@ -1,4 +1,4 @@
-"""The session of a run: without the extension, so that the joins of the oracle are Spark's own."""
+"""The session of a run. It does not have the extension, so that the oracle's joins are Spark's own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 @contextmanager
 def harness_session() -> Iterator[SparkSession]:
-    """Start Spark."""
+    """Start a session, and yield it."""
     with fuzz_session(extended=False, **STREAMS) as spark:
         yield spark

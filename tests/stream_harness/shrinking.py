@@ -1,4 +1,4 @@
-"""Makes a case that goes wrong smaller: runs, batches, files, rows, columns and settings are left out."""
+"""Shrinks a failing case by removing runs, batches, files, rows, columns and settings."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tests.stream_harness.sources import Source, Stream
 
 
 def shrunk(case: Case, is_wrong: Callable[[Case], bool], patience: float = PATIENCE_SECONDS) -> Case:
-    """Return the smallest case that was found in time."""
+    """Return the smallest failing case that was found within the time limit."""
     return least(
         case, (_without_queries, _plainer, _fewer_batches, _fewer_rows, _fewer_columns, _fewer_rows), is_wrong, patience
     )
 
 
 def _without_queries(case: Case) -> Iterator[Case]:
-    """Yield the operators below the last one as queries of their own."""
+    """Yield the operators below the last one as separate queries."""
     for node in getattr(case.query, "inputs", ()) if case.predecessor is None else ():
         if not isinstance(node, Input):
             yield _with_query(case, node)
 
 
 def _with_query(case: Case, query: Any) -> Case:
-    """Return a case with another query, and only the streams that it reads."""
+    """Return a case with another query, and with only the streams that it reads."""
     numbers = sorted({node.number for node in _inputs(query)})
     return replace(case, query=_renumbered(query, numbers), streams=tuple(case.streams[number] for number in numbers))
 
@@ -48,7 +48,7 @@ def _renumbered(node: Any, numbers: list[int]) -> Any:
 
 
 def _mapped(node: Any, change: Callable[[Input], Input]) -> Any:
-    """Return a node with other inputs."""
+    """Return a node with changed inputs."""
     if isinstance(node, Input):
         return change(node)
     names = [name for name in ("left", "right", "input") if hasattr(node, name)]
@@ -58,7 +58,7 @@ def _mapped(node: Any, change: Callable[[Input], Input]) -> Any:
 
 
 def _plainer(case: Case) -> Iterator[Case]:
-    """Yield cases with fewer runs, an ordinary checkpoint, fewer settings, and no failures."""
+    """Yield cases with fewer runs, a default checkpoint, fewer settings, and no failures."""
     if case.checkpoint != "checkpoint":
         yield replace(case, checkpoint="checkpoint")
     for name in case.settings:

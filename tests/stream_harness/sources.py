@@ -15,13 +15,13 @@ Batch = tuple[File, ...]
 
 @dataclass(frozen=True)
 class Source:
-    """A folder of files: how its columns are derived, and the files of each batch, with stored values."""
+    """A folder of files: the derivation of its columns, and the files of each batch with stored values."""
 
     derivations: tuple[Derivation, ...]
     batches: tuple[Batch, ...]
 
     def rows(self) -> Iterator[tuple[int, Row]]:
-        """Yield every row as the query derives it, with its batch."""
+        """Yield the number of the batch and the derived row, for every row."""
         required = [place for place, one in enumerate(self.derivations) if one.way == "required"]
         for number, batch in enumerate(self.batches):
             for file in batch:
@@ -35,8 +35,8 @@ class Source:
 class Stream:
     """The union of some sources with the same columns.
 
-    `time` and `unique` are places of columns: when a row happened, and a number that no other row has. `delay` is that
-    of the watermark, in seconds; None: there is none.
+    `time` and `unique` are positions of columns: the event time, and a unique number. `delay` is the delay of the
+    watermark in seconds, or None without a watermark.
     """
 
     columns: tuple[Column, ...]
@@ -46,6 +46,6 @@ class Stream:
     delay: int | None
 
     def rows(self) -> Iterator[tuple[int, Row]]:
-        """Yield every row with its batch."""
+        """Yield the number of the batch and the row, for every row of all sources."""
         for source in self.sources:
             yield from source.rows()

@@ -1,4 +1,4 @@
-"""Rows of Python as files and DataFrames of Spark."""
+"""Converts rows of Python to files and to DataFrames of Spark."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _FIRST_SECOND = 1_700_000_000
-"""Of the times of change of files: Spark reads the oldest files first."""
+"""The first modification time of files: Spark reads the oldest files first."""
 
 
 @cache
 def spark_type(sql: str) -> DataType:
-    """Return the type of a column."""
+    """Return the Spark type of a column."""
     from pyspark.sql.types import DataType
 
     return DataType.fromDDL(sql)
@@ -49,14 +49,14 @@ def struct_of(columns: Sequence[Column]) -> StructType:
 
 
 def table(spark: SparkSession, columns: Sequence[Column], rows: Sequence[Row]) -> DataFrame:
-    """Return rows as a DataFrame that is no stream."""
+    """Return rows as a DataFrame that is not a stream."""
     arrays = [pa.array([row[place] for row in rows], arrow_type(one.type)) for place, one in enumerate(columns)]
     made = pa.Table.from_arrays(arrays, names=[column.name for column in columns])
     return spark.createDataFrame(made, struct_of(columns))
 
 
 def write_batches(stream: Stream, source: Source, folder: Path, first: int, count: int) -> None:
-    """Add the files of some batches to a folder, in each batch equally many, which Spark takes together."""
+    """Add the files of some batches to a folder: the same number for each batch, which Spark reads at a time."""
     folder.mkdir(parents=True, exist_ok=True)
     width = files_in_batch(source)
     for number in range(first, first + count):
@@ -69,7 +69,7 @@ def write_batches(stream: Stream, source: Source, folder: Path, first: int, coun
 
 
 def files_in_batch(source: Source) -> int:
-    """Return how many files Spark takes at a time."""
+    """Return the number of files that Spark reads per batch."""
     return max([1, *map(len, source.batches)])
 
 
@@ -88,7 +88,7 @@ def _stored(stream: Stream, source: Source, rows: File) -> pa.Table:
 
 
 def stream(spark: SparkSession, described: Stream, folders: Sequence[Path]) -> DataFrame:
-    """Return a stream of the files in some folders, one for each source."""
+    """Return a stream of the files in some folders, one folder per source."""
     from pyspark.sql.types import StructType
 
     frame = None

@@ -1,4 +1,4 @@
-"""Counts of the queries that have run: by kind, by property of their input, and how they differed."""
+"""Counts of executed queries: by kind, by property of their input, and by difference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tally:
     differences: Counter[str] = field(default_factory=Counter)
 
     def count(self, case: Case, verdict: Verdict) -> None:
-        """Add a query."""
+        """Count a query."""
         self.queries += 1
         self.batches += verdict.batches
         self.rows += verdict.rows
@@ -50,7 +50,7 @@ class Tally:
 
 
 def properties(case: Case) -> set[str]:
-    """Return the properties of a case that operators may trip over."""
+    """Return the properties of a case that may expose faults of operators."""
     derivations = {one.way for stream in case.streams for source in stream.sources for one in source.derivations}
     found = {f"{way} columns" for way in derivations - {"stored"}}
     partitions = [run.partitions for run in case.runs]

@@ -1,4 +1,4 @@
-"""Draws streams: columns with their derivations, and rows, some late, some without a time, many with equal values."""
+"""Draws streams: columns with their derivations, and rows; some are late or have no time, many have equal values."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from tests.stream_harness.functions import CHAIN, COUNT
 from tests.stream_harness.sources import Batch, File, Row, Source, Stream
 
 _STEPS = (10, 60)
-"""Seconds from the beginning of a batch to the beginning of the next one. The rows of a batch span 15 seconds."""
+"""Seconds from the beginning of a batch to the beginning of the next. The rows of a batch span 15 seconds."""
 _SPAN = 15
 _STARTS = (
     datetime(2026, 1, 1, tzinfo=timezone.utc),
-    datetime(2024, 3, 10, 6, 59, 30, tzinfo=timezone.utc),  # in New York clocks go forward half a minute later
-    datetime(2023, 11, 5, 5, 59, 30, tzinfo=timezone.utc),  # and back
+    datetime(2024, 3, 10, 6, 59, 30, tzinfo=timezone.utc),  # half a minute before New York's clocks go forward
+    datetime(2023, 11, 5, 5, 59, 30, tzinfo=timezone.utc),  # and half a minute before they go back
     datetime(1999, 12, 31, 23, 59, 50, 1, tzinfo=timezone.utc),
 )
 
 
 @dataclass
 class Drawing:
-    """What the streams of one case share. `beginnings` has the seconds from `start` to the earliest row of each batch."""
+    """Shared properties of the streams of a case.
+
+    `beginnings` is the time of the earliest row of each batch, in seconds after `start`.
+    """
 
     r: random.Random
     batches: int
@@ -39,13 +42,13 @@ class Drawing:
 
     @classmethod
     def of(cls, r: random.Random) -> Drawing:
-        """Draw it."""
+        """Draw the number of batches and their times."""
         batches = r.randint(3, 10) if r.random() < 0.3 else r.randint(3, 5)
         beginnings = [*accumulate(r.choice(_STEPS) for _ in range(batches))]
         return cls(r, batches, r.choice((4, 10, 20, 40)), r.choice(_STARTS), beginnings)
 
     def name(self, wanted: str | None = None) -> str:
-        """Return a name that no other column has, in any case of its letters."""
+        """Return a name that differs from all other columns, ignoring case."""
         name = wanted or self.r.choice(PLAIN_NAMES if self.r.random() < 0.5 else ODD_NAMES)
         if wanted is None and self.r.random() < 0.2:
             name = name.upper()
@@ -58,7 +61,7 @@ class Drawing:
         return found
 
     def column(self, kind: str, name: str | None = None) -> Column:
-        """Return a column with a name of its own."""
+        """Return a column with a unique name."""
         return Column(self.name(name), kind)
 
 
@@ -71,9 +74,9 @@ def draw_stream(
     delay: int | None,
     usual: dict[str, Sequence[Any]],
 ) -> Stream:
-    """Draw a stream of some columns, those of its time and its number, and others that no operator reads.
+    """Draw a stream with these columns, a time, a unique number, and payload columns that no operator reads.
 
-    `usual` has the values of columns other than those of their type.
+    `usual` has the values of columns that do not use the values of their type.
     """
     r = d.r
     extra = [d.column(r.choice(PAYLOADS).sql) for _ in range(r.choice((0, 1, 1, 2, 4)))]
@@ -112,7 +115,7 @@ def draw_stream(
         return tuple(row(number) for _ in range(rows))
 
     def advancing(batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
-        """Add a row to the last batch but one, as late as its rows can be: the watermark of the query passes others."""
+        """Add a row with the latest possible time to the last batch but one, so that the watermark passes others."""
         latest = d.start + timedelta(seconds=d.beginnings[-2] + _SPAN)
         added = tuple(latest if one is time else value(one, d.batches - 2) for one in everything)
         *earlier, (*files, file), last = *batches[:-2], batches[-2] or ((),), batches[-1]
@@ -132,8 +135,8 @@ def _some_values(r: random.Random, column: Column, usual: dict[str, Sequence[Any
 
 
 def _derivation(r: random.Random, column: Column, values: list[Any] | None, is_role: bool, d: Drawing) -> Derivation:
-    """Return how a source derives a column. The time and the number of a row are no constants."""
-    if column.of.family == "span":  # which no file stores
+    """Return how a source derives a column. The time and the number of a row are never constants."""
+    if column.of.family == "span":  # files cannot store this type
         return Derivation("literal", r.choice(values or [*column.of.usual]))
     way = r.choices([*WAYS], [*WAYS.values()])[0]
     if is_role and way == "literal":

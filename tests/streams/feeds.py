@@ -1,4 +1,4 @@
-"""Streams of files, and what queries over them emit."""
+"""Streams of files, and sinks for the rows that queries over them emit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MATCH = "price >= low and price < high"
 
 
 class Feed:
-    """Files of rows, each one batch of a stream."""
+    """A stream of files; each file has the rows of one batch."""
 
     def __init__(self, spark: SparkSession, folder: Path, schema: str) -> None:
         self.spark, self.folder, self.schema = spark, folder, schema
@@ -69,7 +69,7 @@ def rows_of(frame: DataFrame) -> Counter[str]:
 
 
 def run(out: DataFrame, checkpoint: Path | str, batches: Callable[[DataFrame, int], None] | None = None) -> Any:
-    """Process all that there is, and return the query, stopped."""
+    """Process all available files, and return the terminated query."""
     writer = out.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query = writer.foreachBatch(batches or (lambda frame, batch: frame.count())).start()
     query.awaitTermination()
@@ -77,12 +77,12 @@ def run(out: DataFrame, checkpoint: Path | str, batches: Callable[[DataFrame, in
 
 
 def bare(schema: StructType) -> list[tuple[Any, ...]]:
-    """Return what a schema is without its metadata, where watermarks are."""
+    """Return names, types and nullability of a schema, without the metadata, which contains watermarks."""
     return [(field.name, field.dataType, field.nullable) for field in schema.fields]
 
 
 class Sink:
-    """Keeps what each batch has emitted last."""
+    """Stores the rows of the last attempt of each batch."""
 
     def __init__(self) -> None:
         self.batches: dict[int, Counter[str]] = {}

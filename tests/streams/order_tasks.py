@@ -1,4 +1,7 @@
-"""Runs the tasks of an `ordered` as Spark would, batch by batch, without a Spark: in any order, again, and in part."""
+"""Runs the tasks of an `ordered` like Spark, batch by batch, without Spark: in any order, repeated, and partially.
+
+A partition is a `slot` in the code, a block of sent rows a `cell`.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from tests.streams.tasks import Rows, batch_of, begin_batch, properties_of, rows
 
 @dataclass
 class OrderedQuery:
-    """A query with one `ordered`, and its checkpoint. `watermark`, in µs, is what Spark knows before the next batch.
+    """A query with one `ordered`, and its checkpoint. `watermark` is Spark's watermark for the next batch, in µs.
 
-    `declared`: the columns as Spark sends them, if they are not those of `ordered`.
+    `declared` is the schema of the rows that Spark sends, if it differs from that of `ordered`.
     """
 
     ordered: OrderedRows
@@ -40,14 +43,14 @@ class OrderedQuery:
     progress: Counter[str] = field(default_factory=Counter)
 
     def restart(self, slots: int | None = None, **changed: Any) -> None:
-        """Stop, and begin another run, perhaps with another number of slots."""
+        """Stop the query, and begin another run, perhaps with another number of partitions."""
         self.run += 1
         if slots is not None:
             changed |= {"slots": slots, "table": first_table(slots)}
         self.ordered = replace(self.ordered, token=f"run {self.run}", **changed)
 
     def process(self, partitions: Sequence[Rows]) -> list[Rows]:
-        """Run a batch and commit it; return what the partitions of the result are."""
+        """Run a batch and commit it; return the rows of each partition of the result."""
         found = self.attempt(partitions)
         self.batch += 1
         self._before = self.watermark
@@ -62,7 +65,7 @@ class OrderedQuery:
         keys = tuple(range(self.ordered.slots))
         cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         for number, rows in enumerate([*partitions, []]):
-            # A task that runs again for some slots: all of them find the same.
+            # A task runs twice. Each partition may receive either attempt, whose rows must be equivalent.
             attempts = [self._sent(number, rows) for _ in range(2)]
             for slot in keys:
                 cells[slot] += self.draw.choice(attempts)[slot]
@@ -103,7 +106,7 @@ class OrderedQuery:
             return [*run(cells)]
 
     def _emitted(self, batches: list[pa.RecordBatch], late: Rows) -> Rows:
-        """Return results, and keep what else tasks emit."""
+        """Return the rows of results, and add late rows to `late`."""
         rows: Rows = []
         for batch in batches:
             width = len(self.ordered.result_schema)
@@ -118,7 +121,7 @@ class OrderedQuery:
 
 
 def table_of(query: OrderedQuery) -> OrderTable:
-    """Return where the rows of the next batch go."""
+    """Return the table that assigns the rows of the next batch to partitions."""
     begin_batch(query.properties(), query.batch, query._before, query.watermark)
     with task(0, query.properties()):
         return query.ordered.plan(query.ordered.state(MicroBatch.of_this_task())).table

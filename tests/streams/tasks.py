@@ -1,4 +1,7 @@
-"""Runs the tasks of a stream join as Spark would, batch by batch, without a Spark: in any order, again, and in part."""
+"""Runs the tasks of a stream join like Spark, batch by batch, without Spark: in any order, repeated, and partially.
+
+A partition is a `slot` in the code, a block of sent rows a `cell`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ Rows = list[tuple[Any, ...]]
 
 @contextmanager
 def task(partition: int, properties: dict[str, str]) -> Iterator[None]:
-    """Let what runs inside be a task of Spark's with these local properties."""
+    """Simulate a Spark task with these local properties."""
     context = TaskContext()
     context._partitionId = partition
     context._stageId = context._attemptNumber = 0
@@ -41,12 +44,12 @@ def task(partition: int, properties: dict[str, str]) -> Iterator[None]:
 
 
 def properties_of(checkpoint: str, run: int, batch: int) -> dict[str, str]:
-    """Return what the driver tells tasks."""
+    """Return the local properties that the driver sets for tasks."""
     return {CHECKPOINT: checkpoint, RUN: str(run), "streaming.sql.batchId": str(batch)}
 
 
 def begin_batch(properties: dict[str, str], batch: int, before: int, watermark: int) -> None:
-    """Write the watermarks (µs) of the batch before and of this one, as Spark does."""
+    """Write the watermarks (µs) of the previous batch and of this one, as Spark does."""
     with task(0, properties):
         offsets = MicroBatch.of_this_task().checkpoint / "offsets"
     offsets.clear()
@@ -55,7 +58,7 @@ def begin_batch(properties: dict[str, str], batch: int, before: int, watermark: 
 
 
 def on_a_node(folder: Path, monkeypatch: pytest.MonkeyPatch, fan_out: int) -> None:
-    """Keep indexes in a folder, and merge runs of so few batches that few are enough for a test."""
+    """Store indexes in a folder, and compact runs of `fan_out` batches, so that few batches suffice for a test."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
     monkeypatch.setattr(runs, "FAN_OUT", fan_out)
 
@@ -67,10 +70,11 @@ def micros(time: datetime) -> int:
 
 @dataclass
 class Query:
-    """A query with one join, and its checkpoint. `watermark`, in µs, is what Spark knows before the next batch.
+    """A query with one join, and its checkpoint. `watermark` is Spark's watermark for the next batch, in µs.
 
-    `declared`: the columns of each side as Spark sends them, if they are not those of the join. `retained`: how many
-    batches the query may be set back by, if that is not Spark's default. `s3a`: how its bucket is reached.
+    `declared` is the schema of the rows that Spark sends for each side, if it differs from the join's. `retained` is
+    the number of batches by which the query may be reset, if it is not Spark's default. `s3a` has the settings of the
+    checkpoint's bucket.
     """
 
     join: StreamJoin
@@ -87,7 +91,7 @@ class Query:
     progress: Counter[str] = field(default_factory=Counter)
 
     def restart(self, **changed: Any) -> None:
-        """Stop, and begin another run, with some fields of the join changed."""
+        """Stop the query, and begin another run, with some fields of the join changed."""
         self.run += 1
         self.join = StreamJoin(**{**vars(self.join), "token": f"run {self.run}", **changed})
 
@@ -113,7 +117,7 @@ class Query:
     def attempt(
         self, left: Sequence[Rows], right: Sequence[Rows], only: Sequence[int] | None = None
     ) -> Counter[tuple[Any, ...]]:
-        """Run a batch without committing it, or only some of its slots."""
+        """Run a batch, or only some of its partitions, without committing it."""
         cells, keys = self.cells(left, right), range(self.join.slots)
         found: Counter[tuple[Any, ...]] = Counter()
         for slot in self.draw.sample(keys, len(keys)) if only is None else only:
@@ -122,7 +126,7 @@ class Query:
         return found
 
     def cells(self, left: Sequence[Rows], right: Sequence[Rows]) -> dict[int, list[pa.RecordBatch]]:
-        """Return what the tasks of both sides send to each slot in a batch."""
+        """Return the blocks that the tasks of both sides send to each partition in a batch."""
         begin_batch(self.properties(), self.batch, self._before, self.watermark)
         cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         keys = tuple(range(self.join.slots))
@@ -132,7 +136,8 @@ class Query:
         for side, partitions in enumerate((left, right)):
             task_of_side = StreamCellsTask(self.join, side, keys)
             for number, rows in enumerate(partitions):
-                # Rows in any order, and a task that runs again for some slots: all of them find the same.
+                # Rows are in any order. A task runs twice: each partition may receive either attempt, which must be
+                # equivalent.
                 attempts = [self._sent(task_of_side, side, number, rows) for _ in range(2)]
                 for slot in keys:
                     cells[slot] += self.draw.choice(attempts).get(slot, [])
@@ -153,7 +158,7 @@ class Query:
             return sent
 
     def _joined(self, slot: int, cells: list[pa.RecordBatch]) -> Counter[tuple[Any, ...]]:
-        with task(self.draw.randrange(9), self.properties()):  # where Spark coalesces partitions
+        with task(self.draw.randrange(9), self.properties()):  # Spark may coalesce partitions
             if self.draw.random() < 0.2:  # an attempt that ends early
                 next(iter(StreamJoinTask(self.join)(cells)), None)
             found: Counter[tuple[Any, ...]] = Counter()
@@ -177,5 +182,5 @@ def rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value, nested ones as text, so that rows can be counted."""
+    """Return a value, with lists and dictionaries as text, so that rows are hashable."""
     return repr(value) if isinstance(value, (list, dict)) else value

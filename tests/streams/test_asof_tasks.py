@@ -1,4 +1,4 @@
-"""Each row comes out once, with the nearest one, however rows are cut into batches, whatever is late or runs again."""
+"""Each left row is emitted once with its nearest row, for any batch sizes, late rows, and repeated tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FAN_OUT = 2
 
 @pytest.fixture(autouse=True)
 def a_node(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for rows that nothing asks for soon, too."""
+    """Also search in small steps for rows that no lookup will need any more."""
     on_a_node(tmp_path_factory.mktemp("node"), monkeypatch, FAN_OUT)
     monkeypatch.setattr(nearest_order, "_AT_ONCE", 4)
 
@@ -62,7 +62,7 @@ def joined(
 
 
 class Feed:
-    """Trades and quotes whose times move on with the watermark; a tenth of them come late, of which some too late."""
+    """Trades and quotes whose times advance with the watermark. A tenth are out of order, some of those late."""
 
     def __init__(self, draw: random.Random, symbols: int = 4) -> None:
         self.draw, self.symbols = draw, symbols
@@ -70,7 +70,7 @@ class Feed:
         self.watermark = EPOCH  # of the first batch
 
     def batch(self, number: int, trades: int, quotes: int) -> tuple[Rows, Rows]:
-        """Return what comes between two watermarks, and remember what is not late for the first."""
+        """Return the rows between two watermarks, and store those that are not late."""
         new = (
             [(self.draw.randrange(1 << 40), self._symbol(), self._time(number)) for _ in range(trades)],
             [
@@ -98,7 +98,7 @@ class Feed:
 def nearest(
     trade: Any, quotes: Rows, by: bool, direction: str, tolerance: float | None, exact: bool
 ) -> list[tuple[Any, ...]]:
-    """Return the quote that is nearest, or nothing: the obvious way."""
+    """Return the nearest quote, or an empty list, by comparing all quotes."""
     found = []
     for quote in quotes:
         apart = (quote[2] - trade[2]).total_seconds()
@@ -113,7 +113,7 @@ def nearest(
 
 
 def test_a_query_that_begins_anew_with_other_ties(tmp_path: Path) -> None:
-    """Of the same name, at the same place and with the same rows: it uses no index of the order before."""
+    """A query with the same name, checkpoint and rows, but another order of ties, uses no index of the old query."""
     quotes = [(number, "a", START, float(number)) for number in range(20)]
     for number, ties in enumerate((False, True)):
         join = replace(joined(ties=ties, slots=1), name="priced")
@@ -127,7 +127,7 @@ def test_a_query_that_begins_anew_with_other_ties(tmp_path: Path) -> None:
 
 
 def run(query: Query, feed: Feed, batches: int, again: bool = True) -> None:
-    """Process batches of any size, some of them twice or in part, and restart with other slots."""
+    """Process batches of any size, some of them twice or partially, and restart with other numbers of partitions."""
     draw = feed.draw
     for number in range(1, batches):
         new = feed.batch(number, draw.choice([0, 5, 25]), draw.choice([0, 5, 25]))
@@ -187,7 +187,7 @@ def test_hostile_modes(options: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 def test_rows_of_one_time_without_an_order(direction: str, tmp_path: Path) -> None:
-    """One of them comes out, and the same one however they were cut into batches."""
+    """One of the rows of equal time is emitted, and it is the same one for any batch sizes."""
     draw = random.Random(4)
     trades = [(number, "a", START + timedelta(seconds=10 + number % 3)) for number in range(9)]
     quotes = [(number, "a", START + timedelta(seconds=10 + number % 3 * 2), 1.0) for number in range(30)]
@@ -209,7 +209,7 @@ def test_rows_of_one_time_without_an_order(direction: str, tmp_path: Path) -> No
 
 
 def test_what_is_kept_is_the_last_of_each_key(tmp_path: Path) -> None:
-    """Without a tolerance, too, and of a stream that has no end."""
+    """Without a tolerance, a stream without end retains only the last row of each key."""
     draw = random.Random(5)
     query, feed = Query(joined(slots=1), tmp_path, draw), Feed(draw, symbols=2)
     for number in range(1, FAN_OUT**3 + 2):
@@ -239,7 +239,7 @@ def test_runs_are_merged_before_the_watermark_has_passed_a_row(by: bool, tmp_pat
 
 
 def test_a_query_that_is_another(tmp_path: Path) -> None:
-    """What the state is of is part of it: the same columns and keys, and other rows at one time."""
+    """The state records its operator: it is refused for the same columns and keys, if rows of equal time may differ."""
     draw = random.Random(6)
     query, feed = Query(joined(), tmp_path, draw), Feed(draw)
     run(query, feed, 4, again=False)

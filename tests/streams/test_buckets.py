@@ -1,6 +1,6 @@
-"""Checkpoints in a bucket: workers find and write the state there as in a folder.
+"""Checkpoints in an S3 bucket: workers read and write the state there as in a folder.
 
-Queries of Spark whose checkpoint is there run in `tests/extension/scripts/from_object_store.py`.
+Queries of Spark with a checkpoint in a bucket run in `tests/extension/scripts/from_object_store.py`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tests.streams import test_stream_tasks as in_folders
 from tests.streams.tasks import Query
 
 ODD = "a query #1? 100%25 ü"
-"""A name of a folder with every character that means something in a URL."""
+"""A folder name with every character that is special in a URL."""
 
 ROWS = pa.record_batch({"n": pa.array(range(5000))})
 
 
 @pytest.fixture(scope="module")
 def s3a() -> Iterator[Mapping[str, str]]:
-    """The settings of a connector that reaches a store with a bucket called `shelf`."""
+    """Yield the settings of a connector to a store with a bucket called `shelf`."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -80,7 +80,7 @@ def test_places(place: Place) -> None:
     "told", [1, pytest.param(20_000, marks=pytest.mark.whole(reason="reads 200 KB in requests of 100 bytes"))]
 )
 def test_segments(place: Place, told: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The footer is read by itself, also one that is longer than what is asked for at once."""
+    """The footer is read on its own, even if it is longer than one request."""
     monkeypatch.setattr(places, "_PIECE", 100)
     where = place / "0-0" / "0.segment"
     info = write_segment(where, ROWS.schema, [ROWS, ROWS], lambda: SegmentInfo(10_000, 7), more="x" * told * 10)
@@ -93,7 +93,7 @@ def test_segments(place: Place, told: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_folder_that_several_tasks_clear_at_a_time(place: Place) -> None:
-    """As all of a query's first batch do with the claims of the run before."""
+    """All tasks of a query's first batch clear the claims of the previous run."""
     for number in range(20):
         (place / "x" / str(number)).claim("me")
     with ThreadPoolExecutor(4) as pool:
@@ -113,7 +113,7 @@ def test_what_is_damaged(s3a: Mapping[str, str]) -> None:
 
 @pytest.mark.parametrize("on", ["range", "key"])
 def test_a_join(on: str, s3a: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In other batches than before, and from node to node, which have no indexes of it."""
+    """The query resumes with other batches, on a node that has no index of its state."""
     monkeypatch.setattr(runs, "FAN_OUT", 3)
     draw = random.Random(on)
     query = Query(in_folders.joined(on, slots=2), f"s3a://shelf/{ODD} {on}", draw, s3a=s3a)

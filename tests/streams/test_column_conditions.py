@@ -1,4 +1,4 @@
-"""`stream_join` on Columns: what Spark's own join of the tables gives, whichever part is tested where."""
+"""`stream_join` on Columns gives the rows of Spark's own join of tables, wherever each conjunct is evaluated."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_like_a_join_of_tables(feeds: tuple[Feed, Feed], name: str, tmp_path: Pa
 
 
 def _parts(left: DataFrame, right: DataFrame, on: Column) -> tuple[list[str], list[str], int]:
-    """Return the equalities and comparisons that an index looks up, and how much is tested behind the join."""
+    """Return the equalities and comparisons that an index looks up, and the number of conjuncts after the join."""
     problems: list[str] = []
     read = read_columns(left, right, on, "inner", problems)
     assert read is not None and not problems
@@ -96,7 +96,7 @@ def _parts(left: DataFrame, right: DataFrame, on: Column) -> tuple[list[str], li
 
 @pytest.mark.parametrize("how", ["left", "semi"])
 def test_other_kinds(feeds: tuple[Feed, Feed], how: str, tmp_path: Path) -> None:
-    """Rows of the right side alone are filtered before it, those of the left one if they need not come out."""
+    """Conjuncts on the right side filter it before the join; those on the left only if unmatched rows are dropped."""
     draw, sinks, (left, right) = random.Random(3), (Sink(), Sink()), feeds
     for number in range(4):
         left.add([row for row in points(draw, 15, number * 20) if row[1] is not None])
@@ -112,7 +112,7 @@ def test_other_kinds(feeds: tuple[Feed, Feed], how: str, tmp_path: Path) -> None
 
 
 def test_one_stream_with_itself(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
-    """Both sides have the same columns, which Spark tells apart by their names, and a rest that reads both."""
+    """Both sides have the same columns, which Spark distinguishes by name, and a conjunct reads both sides."""
     draw, sink, (left, _) = random.Random(5), Sink(), feeds
     for _ in range(3):
         left.add(points(draw, 20))
@@ -150,7 +150,7 @@ def test_conditions_that_cannot_be(feeds: tuple[Feed, Feed]) -> None:
 
 
 def test_another_condition_behind_a_checkpoint(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
-    """Computed columns have the same names, whatever they are."""
+    """Computed columns have the same names for any expression, so the state has to record the condition."""
     draw, (left, right) = random.Random(6), feeds
     one, other = left.stream(), right.stream()
     for added in (1, 2):

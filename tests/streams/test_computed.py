@@ -1,4 +1,4 @@
-"""Functions of texts and times in continuous queries are what Spark's are."""
+"""String and time functions of continuous queries give the values of Spark's functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cql` in queries of Spark: what streams emit is what the definitions say, in any batches, also after a restart."""
+"""`cql` in queries of Spark: streams emit the rows of the definitions, for any batches, also after a restart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUOTAS = """
     REGISTER QUERY busy SELECT who, count(*) AS times, sum(n) AS n FROM taken [Range 3 seconds] GROUP BY who;
     REGISTER QUERY calmed DSTREAM(SELECT who, times FROM busy WHERE times > 1);
 """
-"""Who asks gets what is left of a quota."""
+"""Each request is granted the remainder of a quota."""
 
 ASKED = "who string, n int, ts timestamp, seq int"
 GRANTED = "ts timestamp, n int, who string, seq int"
@@ -60,7 +60,7 @@ def feeds(spark: SparkSession, tmp_path: Path) -> tuple[Feed, Feed]:
 
 
 def expected(queries: ContinuousQueries, feeds: tuple[Feed, Feed]) -> dict[str, list[tuple[Any, ...]]]:
-    """What the definitions say of all rows, each query's in the order of time."""
+    """Return the rows that the definitions give for all input, per query in time order."""
     asked = [(micros(ts), seq, (who, n)) for who, n, ts, seq in map(tuple, feeds[0].table().collect())]
     granted = [(micros(ts), seq, (n, who)) for ts, n, who, seq in map(tuple, feeds[1].table().collect())]
     inputs = {"asked": [(t, row) for t, _, row in sorted(asked, key=lambda one: one[:2])]}
@@ -90,7 +90,7 @@ def test_tables_emit_what_is_defined(feeds: tuple[Feed, Feed]) -> None:
 
 
 def test_streams_emit_what_tables_do(spark: SparkSession, feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
-    """The query begins anew with another number of slots, and a batch whose sink fails runs again."""
+    """The query restarts with another number of partitions, and a batch whose sink fails runs again."""
     queries, batches, failed = cql(QUOTAS), dict[int, list[tuple[Any, ...]]](), tmp_path / "failed"
     watermark = "3 seconds"
 
@@ -124,7 +124,7 @@ def test_streams_emit_what_tables_do(spark: SparkSession, feeds: tuple[Feed, Fee
 
 
 def test_time_goes_on_without_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """A delay is over when the watermark has passed it, though no row of its key has come since."""
+    """A delay expires when the watermark passes it, even if its key has no further rows."""
     feed = Feed(spark, tmp_path / "feed", "k int, ts timestamp")
     queries = cql("""
         REGISTER STREAM s (k int);

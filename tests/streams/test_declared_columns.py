@@ -1,7 +1,7 @@
-"""Columns that are NOT NULL, at the top or nested, are stored and found again, from batch to batch and run to run.
+"""NOT NULL columns, at the top level or nested, are stored and read correctly across batches and restarts.
 
-Spark sends rows as a query declares them, segments and indexes return rows as they are stored, and a restarted query
-may declare other columns as NOT NULL than before.
+Spark sends rows as a query declares them, segments and indexes return rows as they were stored, and a restarted query
+may declare other columns as NOT NULL.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def a_node(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 
 def columns(nullable: bool) -> StructType:
-    """A time, a key, a number, and nested columns, the last of which holds nulls always."""
+    """Return a time, a key, a number, and nested columns, the last of which always contains nulls."""
     inner = StructType().add("x", IntegerType(), nullable).add("texts", ArrayType(StringType(), nullable), nullable)
     return (
         StructType()
@@ -195,7 +195,7 @@ def matching(how: str, nullable: bool) -> StreamJoin:
 
 
 def both(nullable: bool) -> tuple[list[OutputField], StructType]:
-    """Return the columns of the left side, and those of the right one, which have other names."""
+    """Return the columns of the left side and those of the right side, which have other names."""
     right = StructType()
     for field in columns(nullable):
         right = right.add(f"{field.name}2", field.dataType, field.nullable)
@@ -209,7 +209,7 @@ def check(
     declared: list[bool],
     how: str,
 ) -> None:
-    """Hold what a join emits against all pairs. Rows of both sides are declared in each run otherwise."""
+    """Compare the rows of a join with a nested loop over all pairs. The declared nullability changes per run."""
     draw = random.Random(f"{how} {declared}")
     query = Query(join(declared[0]), tmp_path / "cp", draw)
     left, right = list[Any](), list[Any]()

@@ -1,4 +1,4 @@
-"""Windows behind a join: the column that tells when a row of it happened, and those that no longer do."""
+"""Windows after a join: the event time of its rows, and the input times that lose their watermark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.streams.feeds import Feed, Sink, points, rows_of, run, spans
 
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_windows(spark: SparkSession, feeds: tuple[Feed, Feed], how: str, tmp_path: Path) -> None:
-    """Pairs whose first row came long before their second are in them."""
+    """Windows include pairs whose rows arrived far apart."""
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     draw, sink, (left, right) = random.Random(how), Sink(), feeds
     for number in range(5):
@@ -46,7 +46,7 @@ def test_windows(spark: SparkSession, feeds: tuple[Feed, Feed], how: str, tmp_pa
 
 
 def test_columns_lose_their_watermark(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
-    """Or windows would leave out, without a word, what matches long after it has happened."""
+    """Otherwise, windows would silently drop matches that are found long after an input's time."""
     left, right = feeds
     left.add([])
     right.add([])

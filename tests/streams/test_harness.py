@@ -24,7 +24,7 @@ CASES = 30
 
 
 def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
-    """With fewer batches than `python -m tests.stream_harness` draws."""
+    """Fewer batches than `python -m tests.stream_harness` draws."""
     hunt = Hunt(seed=2, quick=True)
     hunt.run(spark, tmp_path, range(CASES), threads=3)
     assert not hunt.found, "\n\n".join(hunt.found)
@@ -61,7 +61,7 @@ def test_what_is_written_down_is_the_case() -> None:
 
 
 def emitted(case: Case) -> tuple[History, list[Emitted]]:
-    """Return the right result of a case with an operator whose oracle needs no Spark, in one batch and partition."""
+    """Return the right result of a case, in one batch and partition, for an operator whose oracle needs no Spark."""
     thresholds = (0,) * max(len(source.batches) for stream in case.streams for source in stream.sources)
     history = History(cast("SparkSession", None), case.streams, thresholds, 1 << 60)
     rows = case.query.expected(history, timed=True)

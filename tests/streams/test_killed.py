@@ -1,4 +1,4 @@
-"""Executors and drivers of a streaming query are killed: what it has given in the end, it has given once."""
+"""Executors and drivers of a streaming query are killed: in the end, each row has been written exactly once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def started(query: str, master: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def wait_for(commits: Path, count: int, driver: subprocess.Popen[str]) -> None:
-    """Wait until so many batches have ended, or the query has."""
+    """Wait until `count` batches have been committed, or the query has ended."""
     deadline = time.monotonic() + 240
     while driver.poll() is None and len([*commits.glob("[0-9]*")] if commits.exists() else []) < count:
         assert time.monotonic() < deadline, driver.communicate()

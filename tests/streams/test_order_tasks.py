@@ -1,4 +1,4 @@
-"""`ordered` by its tasks: what all batches emit is in order, and the same however rows were cut and slots assigned."""
+"""The tasks of `ordered`: rows are emitted in order, and are the same for any batch sizes and partitions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def ordered(slots: int, way: str = "planned", operator: Operator | None = None, 
 
 
 def counting(rows: pa.Table, state: list[int]) -> tuple[pa.Table, list[int]]:
-    """Tell of each row how many of its sensor came before, whatever else came."""
+    """Append the number of previous rows of the sensor to each row."""
     before = pa.array(range(state[0], state[0] + rows.num_rows))
     made = pa.table([rows["at"], rows["sensor"], rows["n"], before], names=RESULT.names)
     return made, [state[0] + rows.num_rows]
@@ -81,7 +81,7 @@ COUNTING = Operator(counting, tuple(SCHEMA.names), encode_state([0], pickles=Fal
 
 
 def made_rows(draw: random.Random, count: int, since: int, numbers: Any) -> Rows:
-    """Half of all rows are of one device, which has many sensors."""
+    """Return random rows. Half of them are of one device, which has many sensors."""
     rows = []
     for _ in range(count):
         device = draw.choice(["hot", "hot", "hot", "a", "b", None])
@@ -91,7 +91,7 @@ def made_rows(draw: random.Random, count: int, since: int, numbers: Any) -> Rows
 
 
 def played(query: OrderedQuery, draw: random.Random, batches: int, slots: tuple[int, ...] = ()) -> Rows:
-    """Process some batches, after which all rows are out; return the rows that were not late."""
+    """Process some batches until all rows are emitted; return the rows that were not late."""
     numbers, known = iter(range(10**9)), list[tuple[Any, ...]]()
     for number in range(batches):
         if slots and number % 3 == 2:
@@ -113,7 +113,7 @@ def played(query: OrderedQuery, draw: random.Random, batches: int, slots: tuple[
 
 
 def emitted(query: OrderedQuery) -> dict[Any, Rows]:
-    """Return what came out of each device, one batch after the other: of each batch in one partition."""
+    """Return the emitted rows of each device, batch by batch, and assert that each batch has them in one partition."""
     found: dict[Any, Rows] = defaultdict(list)
     for batch in query.emitted:
         where: dict[Any, int] = {}
@@ -177,7 +177,7 @@ def test_a_device_with_half_of_all_rows_is_split(tmp_path: Path) -> None:
 
 
 def test_rows_of_one_time_have_an_order(tmp_path: Path) -> None:
-    """Without a column that tells it: the same one, however rows were cut, and wherever they went."""
+    """Without a column that defines it, the order of equal times is the same for any batch sizes and partitions."""
     rows = made_rows(random.Random(5), 300, 0, iter(range(1000)))
     answers = []
     for seed, slots, cuts in ((1, 1, 1), (2, 3, 4), (3, 4, 2)):

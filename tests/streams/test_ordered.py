@@ -1,4 +1,4 @@
-"""`ordered` in queries of Spark: rows of each key in order, in one partition a batch, from one batch to the next."""
+"""`ordered` in queries of Spark: the rows of a key are in order across batches, and in one partition per batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALERTS = "device string, sensor int, ts timestamp, rise double"
 
 
 def readings(draw: random.Random, rows: int, seconds: int) -> list[tuple[Any, ...]]:
-    """Most are of one device, with many sensors."""
+    """Return random rows. Most are of one device, which has many sensors."""
     made = []
     for _ in range(rows):
         device = draw.choice(["hot"] * 6 + ["a", "b", None])
@@ -37,7 +37,7 @@ def readings(draw: random.Random, rows: int, seconds: int) -> list[tuple[Any, ..
 
 
 def rises(rows: pa.Table, last: float) -> tuple[pa.Table, float]:
-    """Tell how far a level is above the one before, where it is."""
+    """Return by how much a level exceeds the previous one, for the rows in which it does."""
     levels = rows["level"].to_pylist()
     rise = [level - before for before, level in zip([last, *levels], levels, strict=False)]
     made = rows.drop_columns("level").append_column("rise", pa.array(rise))
@@ -55,7 +55,7 @@ def expected_rises(rows: list[Any]) -> dict[Any, list[tuple[Any, ...]]]:
 
 
 class InOrder:
-    """Keeps the rows of each batch by partition, and checks that those of a device are in one."""
+    """Stores the rows of each batch by partition, and asserts that each device is in one partition."""
 
     def __init__(self) -> None:
         self.batches: dict[int, dict[Any, list[tuple[Any, ...]]]] = {}
@@ -88,7 +88,7 @@ def marked(feed: Feed) -> DataFrame:
 
 
 def on_time(feed: Feed, runs: list[int]) -> list[Any]:
-    """Return the rows that are not late when each file is a batch. Behind each of the runs comes one without rows."""
+    """Return the rows that are not late if each file is a batch, and each run ends with a batch without rows."""
     files = iter(sorted(feed.folder.glob("*.parquet"), key=lambda path: int(path.stem.split()[-1])))
     found: list[Any] = []
     newest = late = None
@@ -104,7 +104,7 @@ def on_time(feed: Feed, runs: list[int]) -> list[Any]:
 
 @pytest.mark.parametrize("split", [True, False])
 def test_each_device_is_in_order(spark: SparkSession, feed: Feed, split: bool, tmp_path: Path) -> None:
-    """The query begins anew with another number of slots, and a batch whose sink fails runs again."""
+    """The query restarts with another number of partitions, and a batch whose sink fails runs again."""
     draw, sink = random.Random(split), InOrder()
     options: dict[str, Any] = {"operator_key": "sensor", "order_key": "device", "apply": rises, "schema": ALERTS}
     failed = tmp_path / "failed"
@@ -179,7 +179,7 @@ def test_a_join_of_streams_in_its_place(spark: SparkSession, feed: Feed, tmp_pat
 
 @pytest.mark.parametrize("order_key", ["column", "expression", "table", "all"])
 def test_a_table_is_put_in_order(spark: SparkSession, feed: Feed, order_key: str) -> None:
-    """In one pass, with the same call."""
+    """The same call orders a table, in one pass."""
     draw = random.Random(4)
     for _ in range(3):
         feed.add(readings(draw, 400, 0))
@@ -223,7 +223,7 @@ def test_a_function_over_a_table(spark: SparkSession, feed: Feed) -> None:
 
 
 def test_windows_behind_it(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
-    """Its time keeps the watermark: no row comes out that is late for it."""
+    """The time column keeps its watermark: no emitted row is late for the windows."""
     draw = random.Random(6)
     for number in range(5):
         feed.add(readings(draw, 200, 15 * number))

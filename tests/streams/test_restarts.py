@@ -1,4 +1,4 @@
-"""Every stream operator restarts with another number of slots, and emits in the end the rows of the batch query."""
+"""Every stream operator restarts with another number of partitions, and finally has emitted the batch query's rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def slots(spark: SparkSession) -> Iterator[Callable[[int], None]]:
 
 
 def declared(frame: DataFrame) -> DataFrame:
-    """Add columns that are NOT NULL: constants, computed and nested ones."""
+    """Add NOT NULL columns: constants, computed and nested ones."""
     return frame.withColumns(
         {
             "kind": F.lit("trade"),
@@ -51,7 +51,7 @@ def declared(frame: DataFrame) -> DataFrame:
 
 
 def running(rows: pa.Table, state: dict[str, Any]) -> tuple[pa.Table, dict[str, Any]]:
-    """Number the rows of a symbol, and add their prices up."""
+    """Number the rows of a symbol, and compute the running total of their prices."""
     count, total, made = state["count"], state["total"], []
     for row in rows.select(["symbol", "id", "ts", "paid"]).to_pylist():
         count, total = count + 1, total + row["paid"]
@@ -90,7 +90,7 @@ OPERATORS: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
 
 
 def answer(operator: str, trades: DataFrame, quotes: DataFrame) -> DataFrame:
-    """Return what the same rows give as tables."""
+    """Return the result of the operator for the same rows as tables."""
     if operator == "stream_join":
         apart = F.unix_micros("qts") - F.unix_micros("ts")
         on = (F.col("symbol") == F.col("of")) & (F.col("paid") > F.col("bid")) & (F.abs(apart) <= 60_000_000)
@@ -110,7 +110,7 @@ def test_any_number_of_slots(spark: SparkSession, tmp_path: Path, slots: Callabl
         found[batch] = [tuple(row) for row in frame.collect()]
 
     def made(seconds: int, rows: int) -> list[tuple[Any, ...]]:
-        """Rows of ten seconds; no two of a time."""
+        """Return rows within ten seconds, with unique times."""
         return [
             (
                 draw.randrange(1000),

@@ -1,4 +1,4 @@
-"""`stream_asof_join` in queries of Spark: what comes out is what `asof_join` finds among all rows."""
+"""`stream_asof_join` in queries of Spark emits the rows that `asof_join` finds among all rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DELAY = "10 seconds"
 
 
 def fed(feeds: tuple[Feed, Feed], draw: random.Random, batches: int = 4) -> datetime:
-    """Add rows of which none is late, and return the last watermark."""
+    """Add rows, none of which is late, and return the last watermark."""
     latest = []
     for feed, rows in zip(feeds, (points, spans), strict=True):
         for number in range(batches):
@@ -39,7 +39,7 @@ def streams(feeds: tuple[Feed, Feed]) -> tuple[DataFrame, DataFrame]:
 def test_like_a_join_with_a_table(
     feeds: tuple[Feed, Feed], direction: str, seconds: int | None, how: str, tmp_path: Path
 ) -> None:
-    """Where rows of one time are ordered by a column, as tables are by theirs."""
+    """Rows of equal time are ordered by a column, as in the table."""
     sink = Sink()
     watermark = fed(feeds, random.Random(direction))
     tolerance = None if seconds is None else timedelta(seconds=seconds)
@@ -60,7 +60,7 @@ def test_like_a_join_with_a_table(
 
 
 def test_windows_behind_it(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
-    """Rows come out when the watermark passes them, so they are never late for it."""
+    """Rows are emitted when the watermark passes them, so they are never late for the windows."""
     sink = Sink()
     watermark = fed(feeds, random.Random(2))
     out = stream_asof_join(*streams(feeds), on=("at", "time"), by=[("k", "d")])

@@ -1,4 +1,4 @@
-"""`stream_join` in queries of Spark: what all batches emit together is what a join of all rows is."""
+"""`stream_join` in queries of Spark: all batches together emit the rows of a join of all input."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.streams.feeds import MATCH, ON, POINTS, SPANS, START, Feed, Sink, bar
 
 @pytest.mark.parametrize("on", ["range", "key", "cross"])
 def test_like_a_join_of_tables(spark: SparkSession, feeds: tuple[Feed, Feed], on: str, tmp_path: Path) -> None:
-    """From run to run of the query the number of slots changes."""
+    """The number of partitions changes from run to run."""
     draw, sink, (left, right) = random.Random(on), Sink(), feeds
     named: dict[str, Any] = {"range": {"on": ON}, "key": {"on": [("k", "d")]}, "cross": {"how": "cross"}}
     test = {"range": MATCH, "key": "k = d", "cross": "true"}[on]
@@ -51,8 +51,7 @@ def test_like_a_join_of_tables(spark: SparkSession, feeds: tuple[Feed, Feed], on
 
 
 def test_checkpoints_at_odd_paths(spark: SparkSession, feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
-    """Two queries that are alike, in folders whose names differ behind a character that URLs cut off: each restarts
-    with rows of its own."""
+    """Equal queries with checkpoints that differ only after a `#`, which URLs cut off: each restarts correctly."""
     draw, (left, right) = random.Random(13), feeds
     others = Feed(spark, tmp_path / "other points", POINTS), Feed(spark, tmp_path / "other spans", SPANS)
     sinks = {"orders #1": (Sink(), left, right), "orders #2": (Sink(), *others)}
@@ -80,7 +79,7 @@ def test_locations_are_read_as_hadoop_does(spark: SparkSession) -> None:
 
 
 def test_a_query_that_begins_anew_keeps_rows_for_another_time(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
-    """Of the same name, over the same streams and at the same place: it uses no index of the query before."""
+    """A query with the same name, streams and checkpoint path uses no index of the previous query."""
     left, right = feeds
     left.add([(n, 1, 1.0, START) for n in range(4)])
     right.add([(n, 1, 0.0, 2.0, START + timedelta(seconds=5 * n)) for n in range(2)])
@@ -97,7 +96,10 @@ def test_a_query_that_begins_anew_keeps_rows_for_another_time(feeds: tuple[Feed,
 def test_keys_of_buckets_are_sent_to_no_query_elsewhere(
     spark: SparkSession, feeds: tuple[Feed, Feed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither in what is pickled nor in properties; and to one in a bucket only what reaches that one."""
+    """Keys are neither pickled nor set as properties.
+
+    For a checkpoint in a bucket, only that bucket's settings are sent.
+    """
     keys = {"fs.s3a.access.key": "somebody", "fs.s3a.secret.key": "word of nobody"}
     others = {"fs.s3a.bucket.other.secret.key": "x", "fs.s3a.encryption.key": "y", "fs.s3a.threads.max": "9"}
     pickled, properties = list[bytes](), list[Any]()
@@ -126,7 +128,7 @@ def test_keys_of_buckets_are_sent_to_no_query_elsewhere(
 
 
 def test_the_driver_listens_on_its_own_address_only(spark: SparkSession, feeds: tuple[Feed, Feed]) -> None:
-    """PySpark's callback server, which listeners of queries need, as SECURITY.md says."""
+    """Listeners of queries need PySpark's callback server, which must be local, as SECURITY.md promises."""
     stream_join(*(feed.stream() for feed in feeds), on=ON)
     server = vars(spark.sparkContext._gateway)["_callback_server"]
     assert server.server_socket.getsockname()[0] == "127.0.0.1"
@@ -174,7 +176,7 @@ def test_progress(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
 
 
 def test_operators_behind_it(spark: SparkSession, feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
-    """Another join, and an aggregate that Spark keeps in its own state."""
+    """A second stream join, and an aggregate with state of Spark's own."""
     draw, (left, right) = random.Random(2), feeds
     third = Feed(spark, tmp_path / "third", "x int, y int")
     for _ in range(3):
@@ -194,9 +196,9 @@ def test_operators_behind_it(spark: SparkSession, feeds: tuple[Feed, Feed], tmp_
 
 @pytest.mark.parametrize("how", ["inner", "left", "semi"])
 def test_a_window_as_in_sparks_own_join(feeds: tuple[Feed, Feed], how: str, tmp_path: Path) -> None:
-    """With late rows: both leave the same ones out.
+    """Both Spark's join and this one drop the same late rows.
 
-    No key is null: Spark drops such rows before it looks at their times for the watermark.
+    No key is null, because Spark drops rows with null keys before it uses their times for the watermark.
     """
     draw, (left, right) = random.Random(3), feeds
     for number in range(6):
@@ -210,14 +212,14 @@ def test_a_window_as_in_sparks_own_join(feeds: tuple[Feed, Feed], how: str, tmp_
     assert bare(out.schema) == bare(theirs.schema)
     run(out, tmp_path / "ours", sinks[0])
     run(theirs, tmp_path / "spark's", sinks[1])
-    assert sinks[0].rows() == sinks[1].rows()  # and Spark may run one batch more, without rows
+    assert sinks[0].rows() == sinks[1].rows()  # Spark may run an additional batch without rows
     assert sinks[0].rows().total() < left.table().join(right.table(), F.expr(own), how).count(), "some came late"
     if how == "left":
         assert len(sinks[0].batches) == 7, "in a batch without rows the watermark has passed the last ones"
 
 
 def test_a_batch_that_fails_runs_again(spark: SparkSession, feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
-    """Its worker dies, the sink fails before it has taken the rows, or behind; then the query begins anew."""
+    """A worker dies, the sink fails before and after it has stored the rows; then the query restarts."""
     draw, sink, (left, right) = random.Random(4), Sink(), feeds
     mark, schema = tmp_path / "mark", left.stream().schema
 
@@ -261,7 +263,7 @@ def test_the_same_result_twice_in_a_query(feeds: tuple[Feed, Feed], tmp_path: Pa
 
 
 def test_joins_that_are_alike(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
-    """They would have the same state: each needs a name."""
+    """They would share their state, so each needs a name."""
     draw, sink, (left, right) = random.Random(6), Sink(), feeds
     left.add(points(draw, 20))
     right.add(spans(draw, 20))

@@ -1,4 +1,4 @@
-"""Every pair comes out once, however rows are cut into batches, however both sides are cut, and whatever runs again."""
+"""Every pair is emitted once, for any batch sizes, any partitioning of both sides, and repeated tasks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ CONDITIONS: dict[str, tuple[Any, Test]] = {
 }
 START = datetime(2026, 1, 1)
 FAN_OUT = 3
-"""Runs are merged soon, so that few batches are enough."""
+"""Number of runs that are compacted at once, small enough for few batches."""
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +105,7 @@ def joined(
 def left_rows(draw: random.Random, count: int, seconds: float = 0) -> Rows:
     return [
         (
-            draw.randrange(3 if draw.random() < 0.5 else 1 << 40),  # many rows are alike
+            draw.randrange(3 if draw.random() < 0.5 else 1 << 40),  # many rows are equal
             draw.choice([None, 0, *range(8)]),
             draw.choice([None, *range(20)]),
             None if draw.random() < 0.02 else START + timedelta(seconds=seconds + draw.randrange(10)),
@@ -134,7 +134,7 @@ def together(parts: Iterable[Rows]) -> Rows:
 
 
 def parted(draw: random.Random, rows: Rows) -> list[Rows]:
-    """Deal rows out to partitions of a source."""
+    """Distribute rows to partitions of a source."""
     dealt: list[Rows] = [[] for _ in range(draw.randrange(1, 4))]
     for row in rows:
         draw.choice(dealt).append(row)
@@ -145,7 +145,7 @@ def parted(draw: random.Random, rows: Rows) -> list[Rows]:
 @pytest.mark.parametrize("way", ["planned", "random"])
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_batches_of_any_size(on: str, way: str, tmp_path: Path) -> None:
-    """Slots come and go between runs, batches run twice, and stop half-way before they run again."""
+    """The number of partitions changes between runs. Batches run twice, or stop midway before they run again."""
     draw = random.Random(f"{on} {way}")
     query = Query(joined(on, **{DEBUG_SLOTS.name: way}), tmp_path, draw)
     left, right, began = list[Any](), list[Any](), 0
@@ -200,7 +200,7 @@ def test_units_are_as_many_as_memory_asks_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("retained", [(5, 40), (None, 20), (20, None), (0, 0)])
 def test_rows_match_while_they_are_kept(retained: tuple[int | None, int | None], tmp_path: Path) -> None:
-    """What matches follows from the times of both rows, and not from when what is over is dropped."""
+    """Only the times of both rows determine whether they match, not the moment at which expired rows are dropped."""
     draw = random.Random(5)
     kept = [None if seconds is None else seconds * 1_000_000 for seconds in retained]
     query = Query(joined("range", retained=(kept[0], kept[1])), tmp_path, draw)
@@ -228,7 +228,7 @@ def test_rows_match_while_they_are_kept(retained: tuple[int | None, int | None],
 
 
 def test_a_batch_without_partitions(tmp_path: Path) -> None:
-    """Spark has none where neither stream has news, but another of the same query."""
+    """Spark sends none if neither stream has new rows, but another stream of the query has."""
     draw = random.Random(11)
     query = Query(joined("range"), tmp_path, draw)
     left, right = left_rows(draw, 50), right_rows(draw, 50)
@@ -242,7 +242,7 @@ def test_a_batch_without_partitions(tmp_path: Path) -> None:
     ("how", "on"), [("left", "range"), ("left", "key"), ("semi", "null-safe key"), ("semi", "range")]
 )
 def test_left_rows_are_decided_once(how: str, on: str, tmp_path: Path) -> None:
-    """As soon as it is known, and whatever runs again: batches, and queries with more slots."""
+    """Matched and unmatched rows are emitted once they are final, despite repeated batches and more partitions."""
     draw = random.Random(f"{how} {on}")
     retained = (25, 10)
     query = Query(joined(on, how=how, retained=(25_000_000, 10_000_000)), tmp_path, draw)
@@ -319,7 +319,7 @@ def test_what_is_merged_is_swept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("retained", [1, FAN_OUT + 2])
 def test_a_query_may_be_set_back_by_as_many_batches_as_spark_retains(retained: int, tmp_path: Path) -> None:
-    """To any of them; and what is older was swept."""
+    """It may be reset to any of these batches, and older state has been removed."""
     draw, batches = random.Random(retained), 5 * FAN_OUT
     new = [(left_rows(draw, 2), right_rows(draw, 2)) for _ in range(batches)]
     for back in range(1, retained + 1):
@@ -343,7 +343,7 @@ def test_a_query_may_be_set_back_by_as_many_batches_as_spark_retains(retained: i
 def test_a_task_of_a_batch_before_takes_nothing_from_later_ones(
     late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that stood still while another attempt took its place, in a process that had written nothing yet."""
+    """A task that was suspended while a second attempt replaced it, in a process that had not written any state."""
     draw = random.Random(late)
     query = Query(joined("cross", slots=1), tmp_path, draw, retained=1)
     new = [([left_rows(draw, 2)], [right_rows(draw, 2)]) for _ in range(4 * FAN_OUT)]
@@ -357,7 +357,7 @@ def test_a_task_of_a_batch_before_takes_nothing_from_later_ones(
                 assert [next(standing_still) for _ in joined_rows], "of this attempt nothing is stored yet"
         query.process(*rows)
     monkeypatch.setattr(stream_state, "_begun", LastUsed(10))
-    with task(0, properties), suppress(StateError):  # it may miss what was swept meanwhile
+    with task(0, properties), suppress(StateError):  # its state may have been removed meanwhile
         assert [*standing_still]
     query.restart()
     for rows in new[3 * FAN_OUT + 2 :]:
@@ -367,7 +367,7 @@ def test_a_task_of_a_batch_before_takes_nothing_from_later_ones(
 
 
 def test_a_query_is_set_back(tmp_path: Path) -> None:
-    """Its batches are others from then on: what was merged of the old ones does not count."""
+    """The new batches differ from the old ones, so that compacted runs of the old ones must not be read."""
     draw = random.Random(8)
     query = Query(joined("cross"), tmp_path, draw)
     new = [(left_rows(draw, 3), right_rows(draw, 3)) for _ in range(3 * FAN_OUT)]
@@ -389,12 +389,12 @@ BEGUN_ANEW: dict[str, tuple[StreamJoin, StreamJoin, int]] = {
     "lines": (joined("key", 1, KEPT, how="left"), joined("null-safe key", 1, KEPT, how="left"), 0),
     "order of batches": (joined("key", 1, KEPT, how="left"), joined("key", 1, KEPT, how="left"), 1),
 }
-"""What a query is before and after it begins anew, and by how many batches its rows are moved."""
+"""The query before and after it starts from an empty checkpoint, and the number of batches by which its rows move."""
 
 
 @pytest.mark.parametrize("changed", BEGUN_ANEW)
 def test_a_query_that_begins_anew_uses_no_index_of_another(changed: str, tmp_path: Path) -> None:
-    """Of the same name, at the same place and with the same rows, of which only hidden columns are others."""
+    """Name, checkpoint path and rows are the same, but hidden columns differ."""
     before, after, moved = BEGUN_ANEW[changed]
     draw = random.Random(changed)
     batches = [(left_rows(draw, 8), right_rows(draw, 4)) for _ in range(FAN_OUT)]
@@ -407,7 +407,7 @@ def test_a_query_that_begins_anew_uses_no_index_of_another(changed: str, tmp_pat
 
 
 def run_all(join: StreamJoin, checkpoint: Path, batches: list[tuple[Rows, Rows]], run: int) -> Counter[tuple[Any, ...]]:
-    """Run a query whose rows have all been decided in the end."""
+    """Run a query until all of its rows are final."""
     join = replace(join, name="hits")
     query = Query(join, checkpoint, random.Random(1), run=run, watermark=micros(START) - 1_000_000)
     for left, right in batches:
@@ -427,7 +427,7 @@ def test_state_that_cannot_be_read(harm: str, tmp_path: Path, monkeypatch: pytes
     content = bytearray(segment.read_bytes())
     query.restart()
     (tmp_path / "another node").mkdir()
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "another node"))  # which keeps no index of it
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "another node"))  # with no index of the state
     if harm == "lost":
         segment.unlink()
     elif harm == "cut off":

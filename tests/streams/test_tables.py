@@ -1,4 +1,4 @@
-"""A stream is joined with a table by the transforms: batch by batch what a join of tables gives."""
+"""Transforms join a stream with a table: each batch gives the rows of a join of tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.streams.feeds import MATCH, ON, Feed, Sink, points, rows_of, run, spa
 
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
 def test_kinds(feeds: tuple[Feed, Feed], how: str, tmp_path: Path) -> None:
-    """Two joins are one pipeline; the query stops and goes on."""
+    """Two joins form one pipeline; the query stops and resumes."""
     draw, sink, (left, right) = random.Random(how), Sink(), feeds
     right.add(spans(draw, 40))
     table = right.table()

@@ -1,4 +1,4 @@
-"""The examples with streams run in an environment that is not activated: each hit once, and no cash spent twice."""
+"""The examples with streams run in an environment that is not activated: each hit once, and no cash is spent twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def printed(name: str, folder: Path) -> list[str]:
         capture_output=True,
         text=True,
         env=unactivated(folder),
-        cwd=folder,  # in the checkout even a Python without packages would find this one
+        cwd=folder,  # in the checkout, even a Python without packages would find sparkext
         timeout=300,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""States of functions are read back as they were, refused with the path of the problem, and never unpickled."""
+"""States of functions are restored exactly, refused with the path of the problem, and never unpickled."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STORED: list[Any] = [
     b"p\x80\x04",
     "",
     'a\n"\\ä\u2028😀',
-    "\ud83d\ude00",  # two surrogates, which are no character
+    "\ud83d\ude00",  # two surrogates, which are not a character
     0,
     -(1 << 70),
     (1 << MOST_BITS) - 1,
@@ -67,7 +67,7 @@ STORED: list[Any] = [
 
 
 def same(one: Any, two: Any) -> bool:
-    """Whether two values are equal, and of equal types at all places."""
+    """Return whether two values are equal, with equal types at all positions."""
     if type(one) is not type(two):
         return False
     if isinstance(one, dict):
@@ -155,14 +155,14 @@ def test_a_damaged_state(stored: bytes) -> None:
 
 @pytest.fixture
 def query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OrderedQuery:
-    """A query that counts the rows of each sensor."""
+    """Return a query that counts the rows of each sensor."""
     (tmp_path / "node").mkdir()
     on_a_node(tmp_path / "node", monkeypatch, 2)
     return OrderedQuery(ordered(1, operator=COUNTING), tmp_path / "cp", random.Random(1))
 
 
 def batches(query: OrderedQuery, count: int) -> Iterator[list[Any]]:
-    """Process batches of one row, each of which is due at once; yield what they emit."""
+    """Process batches of one row, each of which is final at once; yield the rows that they emit."""
     for _ in range(count):
         at = START + timedelta(seconds=query.batch)
         query.watermark = micros(at)
@@ -179,7 +179,7 @@ def test_what_a_function_returns_is_refused_at_once(query: OrderedQuery) -> None
 
 
 def test_pickles_by_an_option(query: OrderedQuery) -> None:
-    """States of any type, and those that were stored before the option was given; not without it again."""
+    """With the option, states of any type work, as do states stored before. Without it, stored pickles are refused."""
 
     def counted(rows: pa.Table, state: Any) -> Any:
         return counting(rows, [*state])[0], (state[0] + rows.num_rows,)
@@ -193,7 +193,7 @@ def test_pickles_by_an_option(query: OrderedQuery) -> None:
 
 
 class Planted:
-    """Makes a folder when it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -212,13 +212,13 @@ def test_a_pickle_in_a_segment_is_not_read(query: OrderedQuery, tmp_path: Path, 
     with pytest.raises(StateError, match="the state of a key"):
         [*batches(query, 1)]
     assert not (tmp_path / "executed").exists()
-    with pytest.raises(FileExistsError):  # it would have run
+    with pytest.raises(FileExistsError):  # the pickle would have run
         (tmp_path / "executed").mkdir()
         pickle.loads(planted[len(form) :])
 
 
 def replace_states(place: LocalPlace, state: bytes) -> None:
-    """Write a segment again, whole and with valid checksums, with another state in each row."""
+    """Rewrite a segment, complete and with valid checksums, with another state in each row."""
     told = read_told(place)
     found = pa.Table.from_batches(rows_of_segment(place), ordered(1, operator=COUNTING).states.schema)
     at = found.schema.get_field_index("state")

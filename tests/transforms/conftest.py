@@ -1,4 +1,4 @@
-"""The Spark session of the transforms' tests, unless a Connect suite asks for its own."""
+"""The Spark session of the transforms' tests. A Connect suite has its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.transforms import spark_checks  # noqa: E402
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A classic session; with the extension if the environment asks for it."""
+    """Yield a classic session, with the extension if the environment requests it."""
     with shared_session("sparkext tests", tmp_path_factory.mktemp("warehouse"), _configured) as session:
         yield session
     if spark_checks.EXTENSION:
@@ -24,12 +24,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _configured(builder: SparkSession.Builder) -> SparkSession.Builder:
-    # A JVM keeps the settings that it was started with, and the extension's tests may have started this one.
+    # A JVM keeps its initial settings, and the extension's tests may have started it.
     builder = builder.config("spark.sql.extensions", "").config("spark.python.daemon.module", "pyspark.daemon")
     return sparkext.configure(builder.config("spark.sparkext.mode", "hint")) if spark_checks.EXTENSION else builder
 
 
 @pytest.fixture(scope="session")
 def connect_settings() -> dict[str, str]:
-    """The same settings for a session that a Connect suite starts."""
+    """Return the same settings for the session of a Connect suite."""
     return dict(SETTINGS)

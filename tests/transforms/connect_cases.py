@@ -1,4 +1,4 @@
-"""The main cases through Spark Connect. Run by test_connect.py, in a process that has no classic session."""
+"""The main cases through Spark Connect. `test_connect.py` runs them in a process without a classic session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.transforms.test_publishing import assert_one_copy, build_of_megabytes
 
 @pytest.fixture(scope="session")
 def spark(connect_settings: dict[str, str]) -> Iterator[SparkSession]:
-    """A Connect session and its server, on two cores."""
+    """Yield a Connect session whose server runs on two cores."""
     builder = SparkSession.builder.remote("local[2]")
     for key, value in connect_settings.items():
         builder = builder.config(key, value)
@@ -57,7 +57,7 @@ def right_of(spark: SparkSession) -> DataFrame:
 
 
 def source_of(df: DataFrame, number: int = 0) -> ArtifactFile:
-    """Proof of the path: the build side is an artifact, and the metrics are spooled."""
+    """Assert that the build side is an artifact, and that metrics are spooled; return the artifact."""
     lineage = remembered(df)
     assert lineage is not None
     assert isinstance(lineage.reporter, SpoolReporter)
@@ -123,7 +123,7 @@ LOCAL = {
 def test_local_build_sides(spark: SparkSession, kind: str, timestamps: str) -> None:
     other: Any = pd.DataFrame(LOCAL, index=[3, 3, 4]) if kind == "pandas" else pa.table(LOCAL)
     with configured(spark, {"spark.sql.timestampType": timestamps}):
-        # The types of pandas columns are those of a classic session, which infers them with Arrow.
+        # Pandas columns have the types of a classic session, which infers them with Arrow.
         created = spark.createDataFrame(
             other if kind == "pyarrow" else pa.Table.from_pandas(other, preserve_index=False)
         )
@@ -182,7 +182,7 @@ def test_too_large_a_build_side(spark: SparkSession) -> None:
 
 
 def test_a_build_side_where_spark_encrypts_its_files(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Artifacts are plain files. The setting is of the server; clients see it."""
+    """Artifacts are not encrypted. The setting belongs to the server, and clients can read it."""
     assert not encrypts_files(spark)
     monkeypatch.setattr(build_side, "encrypts_files", lambda session: True)
     with pytest.raises(InvalidJoinError, match=r"spark\.io\.encryption\.enabled is true"):
@@ -226,7 +226,7 @@ def test_a_filter_in_between_starts_a_new_pipeline(spark: SparkSession) -> None:
 def test_one_copy_of_build_side_and_index_per_node(spark: SparkSession, tmp_path: Path) -> None:
     probe, build = probe_in_two_workers(spark, tmp_path / "meeting"), build_of_megabytes(spark)
     out = probe.transform(pipelined_join(build, "k"))
-    assert_pipelined(out, joins=1, crossings=2)  # the other crossing is the meeting's
+    assert_pipelined(out, joins=1, crossings=2)  # the other crossing is the barrier's
     assert out.select(F.sum("w"), F.count("*")).first() == (2 * sum(range(100_000)), 200_000)
     assert report(out).joins[0].index == "hash"
     assert_one_copy(source_of(out).name, ".build")
@@ -239,7 +239,7 @@ def test_runs_again_after_its_frame_was_derived_from_and_dropped(spark: SparkSes
 
 
 def test_scans_by_workers(spark: SparkSession, tmp_path: Path) -> None:
-    """Files are listed by the server; a build side is read where it is joined, and no artifact is uploaded for it."""
+    """The server lists files. A build side is read by its workers, without an uploaded artifact."""
     path = str(tmp_path / "scanned")
     rows = spark.range(1000).selectExpr("id AS k", "id % 7 AS v", "cast(id % 2 AS int) AS part")
     rows.write.partitionBy("part").parquet(path)

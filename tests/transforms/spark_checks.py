@@ -1,4 +1,4 @@
-"""What the Spark tests share: comparing a pipeline with Spark's own join, and proving which path ran."""
+"""Checks that the Spark tests share: comparison with Spark's own join, and proof of the executed path."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ _CROSSING = re.compile(r"^[\s:+\-*()\d]*(?:Python)?MapInArrow\b", re.MULTILINE)
 _PLANNED = re.compile(r"^[\s:+\-*()\d]*PipelinedJoin \[(.*?)\] scan=", re.MULTILINE)
 
 EXTENSION = os.environ.get("SPARKEXT_TEST_EXTENSION") == "1"
-"""Whether these tests run in a session with the extension, where the transform is a hint and Catalyst plans it."""
+"""Whether these tests run in a session with the extension, in which the transform is a hint that Catalyst plans."""
 
 PLANNED: Counter[bool] = Counter()
-"""With the extension: how many of the plans that were looked at had a pipeline in them, and how many had none."""
+"""With the extension: the number of checked plans with a pipeline (True) and without (False)."""
 
 
 def physical_plan(df: DataFrame) -> str:
-    """The plan that would run, before adaptive execution changes it."""
+    """Return the initial plan, before adaptive execution changes it."""
     if type(df).__module__.startswith("pyspark.sql.connect"):
         return str(df._explain_string())
     return str(df._jdf.queryExecution().executedPlan().toString())
 
 
 def assert_pipelined(df: DataFrame, joins: int | None = None, crossings: int = 1) -> None:
-    """Prove that `df` runs in the pipeline: `crossings` MapInArrow nodes and no join of Spark's.
+    """Assert that `df` runs as a pipeline: `crossings` MapInArrow nodes and no join of Spark.
 
-    `joins`: how many joins the pipeline that ends in `df` has; None for a DataFrame derived from one. A right or
+    `joins` is the number of joins of the pipeline at the top of `df`; None for a DataFrame derived from one. A right or
     full join has a second crossing, which reads the build side's keys.
     """
     plan = physical_plan(df)
@@ -73,9 +73,9 @@ def assert_pipelined(df: DataFrame, joins: int | None = None, crossings: int = 1
 
 
 def _is_planned(plan: str) -> bool:
-    """Whether Catalyst planned a pipeline.
+    """Return whether Catalyst planned a pipeline; assert that every join of Spark has been declined with a reason.
 
-    It may drop joins with sides that it knows to be empty, and the extension decline types; none are lost.
+    Catalyst may also drop joins with sides that are known to be empty.
     """
     planned = bool(_PLANNED.search(plan))
     PLANNED[planned] += 1
@@ -84,9 +84,9 @@ def _is_planned(plan: str) -> bool:
 
 
 def rows_of(df: DataFrame) -> Counter[str]:
-    """The rows as a multiset. Their text tells null, NaN, -0.0 and decimals of different scales apart.
+    """Return the rows as a multiset of texts. They distinguish null, NaN, -0.0 and decimals of different scales.
 
-    Collected as `toArrow` does, less its cast, which fails for null structs with fields that cannot be null.
+    Rows are collected like `toArrow`, without its cast, which fails for null structs with NOT NULL fields.
     """
     if type(df).__module__.startswith("pyspark.sql.connect"):
         table = df._to_table()[0]
@@ -105,7 +105,7 @@ def _is_zoned(arrow_type: pa.DataType) -> bool:
 
 
 def assert_same_rows(expected: DataFrame, actual: DataFrame) -> Counter[str]:
-    """Schemas equal in names, types, nullability and metadata; rows equal as multisets. Return the rows."""
+    """Assert equal schemas (names, types, nullability, metadata), and equal multisets of rows. Return the rows."""
     assert actual.schema == expected.schema, f"\nexpected {expected.schema}\ngot      {actual.schema}"
     want, got = rows_of(expected), rows_of(actual)
     assert got == want, f"\nmissing: {_few(want - got)}\nextra:   {_few(got - want)}"
@@ -118,7 +118,7 @@ def _few(rows: Counter[str]) -> str:
 
 
 def spark_join(left: DataFrame, right: DataFrame, on: Any, how: str) -> DataFrame:
-    """Spark's own join for the `on` of a `pipelined_join`."""
+    """Return Spark's own join for the `on` of a `pipelined_join`."""
     if on is None:
         return left.crossJoin(right)
     if isinstance(on, str) or all(isinstance(name, str) for name in on):
@@ -160,7 +160,7 @@ _PARTITIONED_FUNCTIONS = set[str]()
 
 
 def _runs_partitioned() -> bool:
-    """Return whether a join is run partitioned, too: all joins with `--whole`, else the first of each test function."""
+    """Return whether to run a join partitioned, too: all joins with `--whole`, else the first of each function."""
     function = function_of(os.environ["PYTEST_CURRENT_TEST"])
     is_first = function not in _PARTITIONED_FUNCTIONS
     _PARTITIONED_FUNCTIONS.add(function)
@@ -168,13 +168,13 @@ def _runs_partitioned() -> bool:
 
 
 def has_equality(on: Any) -> bool:
-    """Whether a join on this can be partitioned."""
+    """Return whether a join with this `on` can be partitioned."""
     items = [on] if isinstance(on, str) else on or []
     return any(isinstance(item, str) or len(item) == 2 or item[1] in ("=", "==", "<=>") for item in items)
 
 
 def assert_partitioned(df: DataFrame, joins: int | None = None) -> None:
-    """Prove that `df` is joined by slot: both sides go through Python to a shuffle, and their cells come back once."""
+    """Assert that `df` is joined by partition: both sides are shuffled as blocks, which are received once."""
     plan = physical_plan(df)
     if EXTENSION and not _CROSSING.search(plan):
         assert not _is_planned(plan) or " partitioned=" in plan, plan
@@ -187,7 +187,7 @@ def assert_partitioned(df: DataFrame, joins: int | None = None) -> None:
 
 @contextmanager
 def settings(spark: SparkSession, **values: Any) -> Iterator[None]:
-    """Set configuration keys for a while; dots are written as double underscores."""
+    """Set configuration keys, and restore them afterwards; double underscores stand for dots."""
     keys = {name.replace("__", "."): str(value) for name, value in values.items()}
     with configured(spark, keys):
         yield
@@ -195,7 +195,7 @@ def settings(spark: SparkSession, **values: Any) -> Iterator[None]:
 
 @contextmanager
 def configured(spark: SparkSession, values: dict[str, Any]) -> Iterator[None]:
-    """Set configuration keys for a while."""
+    """Set configuration keys, and restore them afterwards."""
     before = {key: spark.conf.get(key, None) for key in values}
     for key, value in values.items():
         spark.conf.set(key, str(value))
@@ -210,7 +210,7 @@ def configured(spark: SparkSession, values: dict[str, Any]) -> Iterator[None]:
 
 
 def table(**columns: Any) -> pa.Table:
-    """A table from lists, or from (type, list) pairs."""
+    """Return a table from lists, or from (type, list) pairs."""
     arrays = {
         name: pa.array(value[1], value[0]) if isinstance(value, tuple) else pa.array(value)
         for name, value in columns.items()
@@ -219,13 +219,13 @@ def table(**columns: Any) -> pa.Table:
 
 
 def frame(spark: SparkSession, parts: int | None = None, **columns: Any) -> DataFrame:
-    """A DataFrame from lists, or from (type, list) pairs; in `parts` partitions if given."""
+    """Return a DataFrame from lists, or from (type, list) pairs; in `parts` partitions if given."""
     made = created(spark, table(**columns))
     return made if parts is None else made.repartition(parts)
 
 
 def created(spark: SparkSession, data: pa.Table) -> DataFrame:
-    """`createDataFrame`; before 4.0 it takes no Arrow tables, and they go through a file."""
+    """Return `createDataFrame` of an Arrow table. Spark before 4.0 does not accept those, so a file is read instead."""
     if spark.version >= "4":
         return spark.createDataFrame(data)
     folder = tempfile.mkdtemp(prefix="sparkext-tests-")
@@ -235,7 +235,7 @@ def created(spark: SparkSession, data: pa.Table) -> DataFrame:
 
 
 def jobs_run_by(spark: SparkSession, action: Callable[[], object]) -> int:
-    """How many Spark jobs `action` starts."""
+    """Return the number of Spark jobs that `action` starts."""
     context = spark.sparkContext
     tracker = context._jsc.sc().statusTracker()
     group = "sparkext-test"
@@ -253,7 +253,7 @@ def column_values(df: DataFrame, name: str) -> Sequence[Any]:
 
 
 def every(*groups: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """The cartesian product as a list, for parametrisation."""
+    """Return the cartesian product as a list, for parametrisation."""
     from itertools import product
 
     return list(product(*groups))

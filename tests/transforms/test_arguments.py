@@ -1,4 +1,4 @@
-"""Calls with other arguments than a public function has: an error when it is called, which shows how to call it."""
+"""Public functions called with wrong arguments: the error is immediate, and shows the right call."""
 
 from __future__ import annotations
 

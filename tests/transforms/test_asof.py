@@ -1,4 +1,4 @@
-"""`asof_join` against pandas' `merge_asof`: groups, ties, tolerances, directions, unmatched rows; what is refused."""
+"""`asof_join` against pandas' `merge_asof`: groups, ties, tolerances, directions, unmatched rows; and its errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
 from tests.transforms.spark_checks import assert_pipelined, frame
 
 DAY = dt.timedelta(days=1)
-EPOCH = dt.datetime(2024, 3, 9)  # summer time begins on the tenth where the session is
+EPOCH = dt.datetime(2024, 3, 9)  # summer time begins on the tenth in the session's time zone
 
 
 def rows_of(out: DataFrame) -> list[tuple[Any, ...]]:
@@ -27,7 +27,7 @@ def rows_of(out: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def merged(left: dict[str, list[Any]], right: dict[str, list[Any]], **options: Any) -> list[tuple[Any, ...]]:
-    """What pandas makes of the same tables, which it wants sorted; ties keep their order."""
+    """Return the result of pandas for the same tables, which it requires sorted; ties keep their order."""
     one, other = pd.DataFrame(left), pd.DataFrame(right)
     how = options.pop("how", "left")
     found = pd.merge_asof(one.sort_values("t", kind="stable"), other.sort_values("t", kind="stable"), on="t", **options)
@@ -72,7 +72,7 @@ def test_like_pandas(spark: SparkSession, direction: str, distinct: int) -> None
 
 
 VALUES: dict[str, tuple[pa.DataType, list[Any], list[Any], Any, list[Any]]] = {
-    # type, left, right, tolerance, the right value of each left one
+    # type, left values, right values, tolerance, the matching right value of each left one
     "date": (
         pa.date32(),
         [dt.date(2024, 3, 1), dt.date(2024, 2, 27), None],
@@ -111,7 +111,7 @@ def test_every_type(spark: SparkSession, name: str) -> None:
     arrow_type, left, right, tolerance, expected = VALUES[name]
     probe = frame(spark, 2, t=(arrow_type, left), n=list(range(len(left))))
     other = frame(spark, 2, s=(arrow_type, right))
-    if name == "timestamp_ntz":  # Spark takes what has no zone for local time
+    if name == "timestamp_ntz":  # Spark reads Arrow timestamps without a zone as local time
         probe, other = probe.withColumn("t", F.col("t").cast(name)), other.withColumn("s", F.col("s").cast(name))
     out = probe.transform(asof_join(other, on=("t", "s"), tolerance=tolerance))
     typed = pa.array(expected, arrow_type)
@@ -179,7 +179,7 @@ def test_what_is_refused(spark: SparkSession, arguments: dict[str, Any], message
     ids=str,
 )
 def test_extreme_tolerances(spark: SparkSession, arrow_type: pa.DataType, tolerance: Any, matches: bool | None) -> None:
-    """None: refused."""
+    """`matches` is None if the tolerance is refused."""
     values = [dt.date(2024, 1, 1), dt.date(2024, 1, 2)] if arrow_type == pa.date32() else [1, 2]
     probe = frame(spark, t=(arrow_type, values[1:]))
     other = pa.table({"s": pa.array(values[:1], arrow_type)})

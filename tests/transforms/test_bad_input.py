@@ -1,4 +1,4 @@
-"""Bad input: one clear error when the transform is called, with all its problems, and without a Spark job."""
+"""Bad input: one clear error when the transform is called, with all problems, and without a Spark job."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def right(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def apart(right: DataFrame) -> DataFrame:
-    """A right side that shares no name with the left one."""
+    """A right side that shares no column name with the left one."""
     return right.withColumnRenamed("k", "q")
 
 
@@ -51,7 +51,7 @@ def refusal(
     error: type[SparkExtError] = InvalidJoinError,
     **options: Any,
 ) -> str:
-    """Call the transform, check that it raises `error` without running a job, and return the message."""
+    """Call the transform, assert that it raises `error` without running a job, and return the message."""
     caught: list[BaseException] = []
 
     def call() -> None:
@@ -70,7 +70,7 @@ def refusal(
 
 
 def problems(left: DataFrame, other: Any, on: Any = None, how: Any = "inner", **options: Any) -> tuple[str, ...]:
-    """The problems of a call, one by one."""
+    """Return the problems of a call as a tuple."""
     refusal(left, other, on, how, **options)
     with pytest.raises(InvalidJoinError) as info:
         pipelined_join(other, on, how, **options)(left)
@@ -78,7 +78,7 @@ def problems(left: DataFrame, other: Any, on: Any = None, how: Any = "inner", **
 
 
 def the_problem(left: DataFrame, other: Any, on: Any = None, how: Any = "inner", **options: Any) -> str:
-    """The only problem of a call."""
+    """Return the only problem of a call."""
     found = problems(left, other, on, how, **options)
     assert len(found) == 1, found
     return found[0]
@@ -100,7 +100,7 @@ def test_unknown_right_column(left: DataFrame, right: DataFrame) -> None:
 
 
 def test_unknown_using_column(left: DataFrame, right: DataFrame) -> None:
-    """On both sides, or on one of them."""
+    """The column is missing on both sides, or on one."""
     both = problems(left, right, "id")
     assert [text.split(" column")[0] for text in both] == ["left", "right"]
     assert "right column 's' does not exist" in the_problem(left, right, "s")
@@ -142,7 +142,7 @@ def test_ambiguous_column(left: DataFrame, right: DataFrame) -> None:
 
 
 def test_ambiguous_after_a_pipeline(left: DataFrame, right: DataFrame) -> None:
-    """Also a fused join sees the columns of all joins before it."""
+    """A fused join resolves its columns against all joins before it."""
     chain = left.transform(pipelined_join(right, "k"))
     assert_pipelined(chain, joins=1)
     text = the_problem(chain, right.withColumnRenamed("k", "k2").drop("t", "w"), [("nope", "k2")])
@@ -208,7 +208,7 @@ UNSUPPORTED_KEYS = {
 
 @pytest.mark.parametrize("name", UNSUPPORTED_KEYS)
 def test_unsupported_key_types(spark: SparkSession, name: str) -> None:
-    """Each side is told of."""
+    """The problem of each side is reported."""
     side = spark.range(1).selectExpr(f"{UNSUPPORTED_KEYS[name]} as k")
     found = problems(side, side, "k")
     assert len(found) == 2
@@ -219,7 +219,7 @@ def test_unsupported_key_types(spark: SparkSession, name: str) -> None:
 
 
 def test_char_keys(spark: SparkSession) -> None:
-    """Spark compares CHAR columns padded: not by their bytes."""
+    """Spark compares CHAR columns after padding, and not by their bytes."""
     spark.sql("create table chars (c char(5), v varchar(5)) using parquet")
     try:
         chars = spark.table("chars")
@@ -264,7 +264,7 @@ UNSUPPORTED_LOCAL: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", UNSUPPORTED_LOCAL)
 def test_local_data_of_unsupported_types(left: DataFrame, name: str) -> None:
-    """The column is named, and what to do."""
+    """The message names the column, and a remedy."""
     text = the_problem(left, UNSUPPORTED_LOCAL[name](), "k")
     assert "other cannot be converted" in text
     assert "odd" in text
@@ -294,7 +294,7 @@ def test_missing_on(left: DataFrame, apart: DataFrame, how: str) -> None:
 
 
 def test_columns_in_on(left: DataFrame, apart: DataFrame) -> None:
-    """Of this DataFrame, of another one, of none; alone and in lists."""
+    """Columns of the left DataFrame, of another one, and of none; alone and in lists."""
     elsewhere = apart.withColumnRenamed("q", "elsewhere")
     for on in (
         left["k"] == apart["q"],
@@ -350,7 +350,10 @@ def test_every_wrong_item_of_on_is_told(left: DataFrame, apart: DataFrame) -> No
 
 @pytest.mark.parametrize("on", [[], None, 5, [("k", "~", "k")], [7]], ids=str)
 def test_a_wrong_on_causes_no_second_problem(left: DataFrame, right: DataFrame, on: Any) -> None:
-    """Both sides have a `k`, and nobody knows what `on` would have made of it: that is no problem of its own."""
+    """Both sides have a `k`.
+
+    Without a valid `on` it is unknown whether these collide, so no second problem is reported.
+    """
     text = the_problem(left, right, on)
     assert text.startswith("on ")
 
@@ -366,7 +369,7 @@ def test_wrong_how(left: DataFrame, right: DataFrame, how: Any) -> None:
 @pytest.mark.parametrize(
     "other",
     [None, [1, 2], {"k": [1]}, "table_name", 5, pd.Series([1]), pa.array([1])],
-    ids=lambda other: type(other).__name__,  # the same in every process
+    ids=lambda other: type(other).__name__,  # the same ids in every process
 )
 def test_wrong_other(left: DataFrame, other: Any) -> None:
     text = the_problem(left, other, "k")
@@ -424,7 +427,7 @@ def test_four_problems_of_one_call(spark: SparkSession, left: DataFrame, right: 
     message = refusal(left, right, on, "sideways")
     assert message.startswith("4 problems with this join:\n  1. how='sideways'")
     lists = InvalidJoinError(["this", "that"])
-    assert str(pickle.loads(pickle.dumps(lists))) == str(lists)  # as when it crosses from another process
+    assert str(pickle.loads(pickle.dumps(lists))) == str(lists)  # as when it is sent from another process
     assert re.findall(r"^  (\d)\. ", message, re.MULTILINE) == ["1", "2", "3", "4"]
 
 
@@ -448,7 +451,7 @@ def test_a_wrong_other_hides_no_problem_of_the_left_side(
 
 
 def test_duplicate_names_beside_another_problem(left: DataFrame, right: DataFrame) -> None:
-    """The result's names follow from `on` alone: a wrong type does not hide that they collide."""
+    """The names of the result depend only on `on`, so that a wrong type does not hide duplicate names."""
     found = problems(left.withColumn("w", F.lit(1)), right, [("s", "k")])
     assert any("no common type" in text for text in found)
     assert any("more than one column named" in text for text in found), found
@@ -505,7 +508,7 @@ WRONG_SETTINGS = {
 def test_wrong_settings_fail_no_join(
     spark: SparkSession, left: DataFrame, right: DataFrame, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each is logged once, with the value that is used; so is a key that does not exist."""
+    """Each wrong value is logged once with its replacement, and so is an unknown key."""
     values = {**WRONG_SETTINGS, "spark.sparkext.morsel.maxRow": "10"}
     expected = rows_of(left.transform(pipelined_join(right, "k")))
     with configured(spark, values):
@@ -521,7 +524,7 @@ def test_wrong_settings_fail_no_join(
 
 
 def test_the_settings_of_a_session_in_one_call(spark: SparkSession) -> None:
-    """Whatever the texts hold."""
+    """Values may contain any text."""
     values = {"spark.sparkext.one": "a -> b,\n'c'", "spark.sparkext.other": ""}
     before = configured_options(spark)
     with configured(spark, {**values, "spark.other": "not ours"}):
@@ -577,7 +580,7 @@ def test_the_limit_as_a_setting_and_as_an_option(spark: SparkSession, left: Data
 
 
 def test_the_limit_counts_only_what_is_published(spark: SparkSession, left: DataFrame) -> None:
-    """A semi join publishes the key alone: 8,000 bytes, where the payload would add 20,000 and more."""
+    """A semi join publishes only the key: 8,000 bytes; the payload would add at least 20,000."""
     for kind in ("spark", "pyarrow"):
         with pytest.raises(BuildSideTooLargeError):
             left.transform(pipelined_join(large(spark, kind), "k", max_build_bytes=12_000, partitioned=False))
@@ -597,7 +600,7 @@ def test_a_build_side_at_its_limit(left: DataFrame) -> None:
 
 
 def test_an_error_of_the_build_side_keeps_its_text(left: DataFrame, right: DataFrame) -> None:
-    """Raised while the optimizer evaluates local rows, before the first batch is sent."""
+    """The error is raised while the optimizer evaluates local rows, before the first batch is sent."""
     failing = right.withColumn("w", F.expr("if(t = 'b', cast(raise_error('no such luck') as boolean), w)"))
     with pytest.raises(Exception, match="no such luck"):
         left.transform(pipelined_join(failing, "k"))
@@ -619,7 +622,7 @@ def test_an_error_of_the_probe_side_keeps_its_text(spark: SparkSession, right: D
 
 @pytest.fixture
 def task(left: DataFrame, right: DataFrame) -> Iterator[tuple[DataFrame, PipelineTask]]:
-    """A pipeline's input, and the task that runs over it."""
+    """Yield a pipeline's input and its task."""
     out = left.transform(pipelined_join(right, "k"))
     lineage = remembered(out)
     assert lineage is not None and lineage.reporter is not None
@@ -634,7 +637,7 @@ def task(left: DataFrame, right: DataFrame) -> Iterator[tuple[DataFrame, Pipelin
 
 
 def test_a_task_whose_output_has_another_type(task: tuple[DataFrame, PipelineTask]) -> None:
-    """The declared schema does not hold: the error names the column and both types."""
+    """The task's output differs from the declared schema: the error names the column and both types."""
     left, works = task
     types = "k bigint, s string, v double, t string, w boolean"
     assert map_in_arrow(left, works, left.sparkSession.range(0).selectExpr().schema.fromDDL(types)).count()
@@ -682,7 +685,7 @@ def test_a_damaged_build_file(left: DataFrame, right: DataFrame, damage: str) ->
 
 
 def test_what_spark_compresses_and_arrow_does_not_read(spark: SparkSession) -> None:
-    """Columns that are all null, compressed with LZ4: of a build side, and on their way into the pipeline."""
+    """Columns that are all null, compressed with LZ4: in a build side, and in the input of a pipeline."""
     nulls = spark.range(3).selectExpr("id AS k", "CAST(NULL AS STRING) AS s", "CAST(NULL AS INT) AS i")
     numbers = spark.range(5).selectExpr("id AS k")
     advice = "lz4.* set spark.sql.execution.arrow.compression.codec to none or zstd"

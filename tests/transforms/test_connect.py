@@ -1,4 +1,4 @@
-"""The cases of Spark Connect, in a process of their own: a classic and a Connect session do not share one."""
+"""The cases of Spark Connect, in a process of their own: classic and Connect sessions cannot share one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CASES = 29  # so that a case that is not collected any more is noticed
+CASES = 29  # so that a case that is no longer collected is noticed
 
 
 def test_the_cases_pass_through_connect(tmp_path: Path) -> None:

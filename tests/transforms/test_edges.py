@@ -45,7 +45,7 @@ EMPTIERS: dict[str, Callable[[DataFrame], DataFrame]] = {
 @pytest.mark.parametrize("aqe", ["true", "false"])
 @pytest.mark.parametrize("how", EMPTIERS)
 def test_an_empty_side(spark: SparkSession, how: str, aqe: str) -> None:
-    """Unmatched build rows survive also where the optimizer folds the probe side away."""
+    """Unmatched build rows are emitted even if the optimizer folds the probe side away."""
     empty = EMPTIERS[how]
     with configured(spark, {"spark.sql.adaptive.enabled": aqe}):
         for kind in KINDS if "folds" in how and aqe == "true" else ("left", "full"):
@@ -65,7 +65,7 @@ def test_more_partitions_than_rows(spark: SparkSession, kind: str) -> None:
 
 
 def test_zero_payload_columns(spark: SparkSession) -> None:
-    """Only the key, on either side or on both; and a count, which needs no column at all."""
+    """Only the key on one side or both, and a count, which needs no column at all."""
     left, right = left_of(spark), right_of(spark)
     for kind in KINDS:
         assert_like_spark(left.select("k"), right.select("k"), "k", kind)
@@ -92,7 +92,7 @@ def test_one_row_batches_and_one_row_budgets(spark: SparkSession) -> None:
 
 @pytest.mark.skipif(EXTENSION, reason="Catalyst makes a join on a constant key a join without one, which is declined")
 def test_one_row_with_ten_million_matches(spark: SparkSession) -> None:
-    """The result passes through in pieces: a worker's peak memory stays far below its 240 MB and more."""
+    """The result is emitted in parts: a worker's peak memory stays far below the 240 MB of the complete result."""
     matches = 10_000_000
     left = frame(spark, k=(pa.int64(), [7]), v=["x"])
     right = spark.range(matches).select(F.lit(7).cast("bigint").alias("k"), F.col("id").alias("w"))
@@ -106,7 +106,7 @@ def test_one_row_with_ten_million_matches(spark: SparkSession) -> None:
     small = left.transform(pipelined_join(right.limit(1000), "k"))
     small.write.format("noop").mode("overwrite").save()
     few = max(task.peak_rss_bytes for task in report(small).tasks)
-    # ru_maxrss counts mapped pages too: 160 MB of build columns, and the index.
+    # ru_maxrss counts mapped pages as well: 160 MB of build columns, and the index.
     mapped = 160_000_000 + (told.joins[0].index_bytes or 0)
     assert many < few + mapped + 128 * MIB
     with configured(spark, {"spark.sql.ansi.enabled": "true"}):
@@ -115,7 +115,7 @@ def test_one_row_with_ten_million_matches(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("kind", ["right", "full"])
 def test_a_build_side_that_never_evaluates_alike(spark: SparkSession, kind: str) -> None:
-    """rand() gives other keys each time: rows must come from one evaluation, each once."""
+    """rand() gives other keys at each evaluation: rows must come from a single evaluation, each exactly once."""
     right = spark.range(2000).select((F.rand() * 1000).cast("int").alias("k"), F.rand().alias("w"))
     left = spark.range(500).select(F.col("id").cast("int").alias("k"), F.lit(1).alias("hit"))
     out = left.transform(pipelined_join(right, "k", kind))
@@ -149,7 +149,7 @@ def test_column_names_of_any_spelling(spark: SparkSession, name: str, kind: str)
 
 
 def test_reserved_names_in_the_input(spark: SparkSession) -> None:
-    """The columns that a right or full join shuffles by must not meet the user's."""
+    """The columns that a right or full join adds for its shuffle must not collide with the user's."""
     left = left_of(spark)
     for name in ("__sparkext_key_0", "__sparkext_build_row", "__sparkext_probe_0"):
         left = left.withColumn(name, F.lit(7))

@@ -1,4 +1,4 @@
-"""`pipelined_join` against Spark's own join: every how, key type, form of `on`, and random tables."""
+"""`pipelined_join` against Spark's own join: every join type, key type, form of `on`, and random tables."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def utc(*parts: int) -> dt.datetime:
 
 
 class TwoTables:
-    """Left and right tables with two keys, the second one nullable, and names that do not collide."""
+    """Left and right tables with two keys, the second of which is nullable, and with distinct payload names."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.left = frame(
@@ -114,7 +114,7 @@ def test_cross_without_keys(tables: TwoTables) -> None:
 
 
 def test_using_keeps_the_names_of_the_right_sides(spark: SparkSession) -> None:
-    """USING finds names in any case; which spelling stays depends on the kind of join."""
+    """USING finds names in any case; the join type determines whose spelling the result has."""
     left = frame(spark, Key=[1, 2, None], v=[1, 2, 3])
     right = frame(spark, KEY=[2, 3, None], w=[4, 5, 6])
     for kind in KINDS:
@@ -122,7 +122,7 @@ def test_using_keeps_the_names_of_the_right_sides(spark: SparkSession) -> None:
 
 
 def test_nullability_and_metadata(spark: SparkSession) -> None:
-    """Columns that cannot be null stay so, unless the join makes them nullable; metadata stays as Spark keeps it."""
+    """NOT NULL columns remain so, unless the join makes them nullable. Metadata equals that of Spark's join."""
     left = spark.range(6).select(
         F.col("id").alias("k", metadata={"about": "left"}), F.lit(1).alias("v", metadata={"unit": "m"})
     )
@@ -143,7 +143,7 @@ def test_join_nullable_with_not_null_keys(spark: SparkSession) -> None:
         assert_like_spark(certain, nullable, "k", kind)
 
 
-# Two columns of keys: values of the left and of the right side, with duplicates, nulls and unmatched ones on both.
+# Two columns of keys: values of the left and of the right side, with duplicates, nulls and unmatched values on both.
 KEY_TYPES: dict[str, tuple[pa.DataType, list[Any], pa.DataType, list[Any]]] = {
     **{
         f"int{bits}": (
@@ -246,9 +246,9 @@ KEY_TYPES: dict[str, tuple[pa.DataType, list[Any], pa.DataType, list[Any]]] = {
 
 @pytest.mark.parametrize("name", KEY_TYPES)
 def test_every_key_type(spark: SparkSession, name: str) -> None:
-    """A full join shows matches and unmatched rows of both sides, and needs equal keys shuffled alike."""
+    """A full join shows matches and the unmatched rows of both sides, and requires equal keys in the same partition."""
     left_type, left_keys, right_type, right_keys = KEY_TYPES[name]
-    # Without it, Spark reads timestamps without a zone as local time.
+    # Otherwise, Spark reads timestamps without a zone as local time.
     zoneless = "TIMESTAMP_NTZ" if name == "timestamp_ntz" else "TIMESTAMP_LTZ"
     with configured(spark, {"spark.sql.timestampType": zoneless}):
         left = frame(spark, k=(left_type, left_keys), v=list(range(len(left_keys))))
@@ -312,7 +312,7 @@ def test_composite_keys(spark: SparkSession, name: str) -> None:
 
 
 def payload_columns() -> dict[str, str]:
-    """SQL expressions of every type that travels, from the number `id`: null for multiples of 5."""
+    """Return SQL expressions of every supported type, computed from `id`: null for multiples of 5."""
     return {
         "struct": "named_struct('a', id, 'b', array(id, null), 'c', named_struct('d', cast(id as string)))",
         "array": "transform(sequence(0, id % 3), x -> if(x = 1, null, cast(x as string)))",
@@ -338,7 +338,7 @@ def payload_columns() -> dict[str, str]:
 
 
 def test_payload_of_every_type(spark: SparkSession) -> None:
-    """On either side; with nulls, and with rows that find no match."""
+    """On both sides, with nulls, and with unmatched rows."""
     expressions = payload_columns()
     never_null = {"constant", "nothing", "void"}
 
@@ -357,7 +357,7 @@ def test_payload_of_every_type(spark: SparkSession) -> None:
 
 
 def test_nested_nullability_stays(spark: SparkSession) -> None:
-    """`array(id)` cannot hold nulls: containsNull, valueContainsNull and nested fields are part of the schema."""
+    """`array(id)` cannot contain nulls: containsNull, valueContainsNull and nested fields are part of the schema."""
     expressions = ["array(id) as {0}a", "map(id, id) as {0}m", "named_struct('x', id, 'y', array(array(id))) as {0}s"]
     left = spark.range(4).selectExpr("id as k", *(text.format("l") for text in expressions))
     right = spark.range(2, 6).selectExpr("id as k", *(text.format("r") for text in expressions))
@@ -383,7 +383,7 @@ def test_a_null_struct_whose_fields_cannot_be_null(spark: SparkSession, sql: str
 
 
 def test_arrays_of_nothing_are_declined(spark: SparkSession) -> None:
-    """PySpark has no Arrow type for `array()`, whose elements are void and not null."""
+    """PySpark has no Arrow type for `array()`, whose elements are void and NOT NULL."""
     left = spark.range(3).selectExpr("id as k", "array() as l")
     with pytest.raises(InvalidJoinError, match="left column 'l' of type array<void> cannot be passed"):
         left.transform(pipelined_join(spark.range(3).selectExpr("id as k"), "k"))
@@ -429,7 +429,7 @@ KEY_MAKERS = _random_key_makers()
 
 
 def random_case(seed: int) -> dict[str, Any]:
-    """Everything that one random join needs, as plain data that a failure can show."""
+    """Return the parameters of a random join as plain data that a failure can print."""
     r = random.Random(seed)
     width = r.choice([1, 1, 1, 2, 3])
     types = [r.choice(list(KEY_MAKERS)) for _ in range(width)]
@@ -483,7 +483,7 @@ def _random_on(case: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("first", range(0, 20 if EXTENSION else 40, 10))
 def test_random_tables(spark: SparkSession, first: int) -> None:
-    """Ten random joins: how × key types × duplicates × null rates × batch sizes × budgets × algorithms × hash masks."""
+    """Ten random joins: types, key types, duplicates, null rates, batch sizes, budgets, algorithms, hash masks."""
     for seed in range(SEED + first, SEED + first + 10):
         case = random_case(seed)
         with configured(spark, case["settings"]):
@@ -498,7 +498,7 @@ def test_random_tables(spark: SparkSession, first: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, 12, 6))
 def test_random_chains(spark: SparkSession, first: int) -> None:
-    """Two or three random joins in one pipeline, later keys from the probe side or from an earlier build side."""
+    """Two or three random joins in one pipeline; later keys are from the probe side or from an earlier build side."""
     for seed in range(SEED + first, SEED + first + 6):
         r = random.Random(-seed)
         distinct = r.choice([2, 5, 12])

@@ -1,4 +1,4 @@
-"""Consecutive transforms are one pipeline; anything in between starts another one. Both give Spark's rows."""
+"""Consecutive transforms form one pipeline; any operator in between begins a new one. Both give Spark's rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EXCHANGE = re.compile(r"^[\s:+\-*()\d]*Exchange\b", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def facts(spark: SparkSession) -> DataFrame:
-    """Probe side without a shuffle of its own: keys `a` and `b` with duplicates, nulls and values without a match."""
+    """Return a probe side without a shuffle. Its keys `a` and `b` have duplicates, nulls and unmatched values."""
     return spark.range(0, 40, 1, 3).selectExpr(
         "id", "if(id % 11 = 0, null, id % 7) as a", "if(id % 13 = 0, null, id % 5) as b", "concat('f', id) as f"
     )
@@ -41,7 +41,7 @@ def facts(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def first(spark: SparkSession) -> DataFrame:
-    """Build side by `x`; `y` is the key of the next one."""
+    """Return a build side with key `x`; `y` is the probe key of the next join."""
     return frame(spark, x=[0, 1, 2, 2, None, 5, 9], y=[10, 11, None, 12, 13, 12, 10], p=list("ABCDEFG"))
 
 
@@ -80,7 +80,7 @@ def test_two_transforms_are_one_pipeline(
 def test_the_second_key_comes_from_the_first_build_side(
     facts: DataFrame, first: DataFrame, second: DataFrame, how: str
 ) -> None:
-    """After a left join that key is null where nothing matched: it matches nothing, or null with `<=>`."""
+    """After a left join, an unmatched row has a null key: it matches nothing, or null with `<=>`."""
     for on in (SECOND, [("y", "<=>", "z")]):
         out = facts.transform(pipelined_join(first, FIRST, how)).transform(pipelined_join(second, on, "left"))
         assert_pipelined(out, joins=2)
@@ -137,7 +137,7 @@ def test_build_sides_from_pandas_and_pyarrow_in_one_chain(facts: DataFrame, firs
     out = facts.transform(pipelined_join(first.toPandas(), FIRST)).transform(pipelined_join(local, THIRD))
     assert_pipelined(out, joins=2)
     want = spark_join(spark_join(facts, first.drop("y"), FIRST, "inner"), third, THIRD, "inner")
-    # pandas has integers with nulls as doubles
+    # pandas stores integers with nulls as doubles
     got = out.withColumn("x", F.col("x").cast("bigint")).drop("y")
     assert_same_rows(want, got)
 
@@ -201,7 +201,7 @@ def test_a_cached_intermediate_is_read_from_the_cache(
         assert_same_rows(expected, over_cache)
     finally:
         middle.unpersist(blocking=True)
-    # Nothing is kept any more: the older frame still works, and a new one fuses again.
+    # After unpersist, the older DataFrame still works, and a new one is fused again.
     assert rows_of(over_cache) == rows
     fused = middle.transform(pipelined_join(third, THIRD))
     assert "InMemoryTableScan" not in physical_plan(fused)
@@ -243,7 +243,7 @@ def test_one_callable_on_two_frames(facts: DataFrame, first: DataFrame) -> None:
 
 
 def test_one_callable_twice_in_a_chain(spark: SparkSession) -> None:
-    """A semi join adds no column, so it can follow itself."""
+    """A semi join adds no column, so that the same transform can be applied twice."""
     left = frame(spark, k=[1, 2, 2, None, 3], v=list("abcde"))
     join = pipelined_join(frame(spark, k=[2, 2, 3]), "k", "semi")
     out = left.transform(join).transform(join)
@@ -270,7 +270,7 @@ def test_two_continuations_of_one_intermediate(
 
 
 def test_the_two_continuations_joined_with_each_other(facts: DataFrame, first: DataFrame, third: DataFrame) -> None:
-    """A pipeline is the build side of another one, which shares its beginning."""
+    """A pipeline is the build side of another pipeline with the same beginning."""
     middle = facts.transform(pipelined_join(first, FIRST))
     build = middle.transform(pipelined_join(third, THIRD, "semi")).selectExpr("id as other_id", "p as other_p")
     out = middle.transform(pipelined_join(build, [("id", "other_id")]))
@@ -280,8 +280,8 @@ def test_the_two_continuations_joined_with_each_other(facts: DataFrame, first: D
     assert assert_same_rows(spark_join(joined, expected, [("id", "other_id")], "inner"), out)
 
 
-# A right or full join begins a pipeline: 1 MapInArrow for itself, 1 that reads the build side's keys, and 1 Exchange.
-# What precedes it adds its own.
+# A right or full join begins a pipeline: one MapInArrow for itself, one that reads the build side's keys, and one
+# Exchange. Pipelines before it add their own.
 PRESERVING: list[tuple[list[str], int, int, int]] = [
     (["right"], 1, 2, 1),
     (["full"], 1, 2, 1),
@@ -308,7 +308,7 @@ def test_right_and_full_joins_in_a_chain(
                 f"v{number}": list(range(number, number + 6)),
             },
         )
-        # From the second join on, keys come from a build side, and may be null where it had no match.
+        # From the second join on, keys are from a build side, and null for rows without a match.
         key = "a" if number == 0 else next(name for name in reversed(expected.columns) if name[0] == "x")
         on = [(key, f"x{number}")]
         expected = spark_join(expected, other, on, how)
@@ -321,7 +321,7 @@ def test_right_and_full_joins_in_a_chain(
 def test_settings_between_two_transforms(
     spark: SparkSession, facts: DataFrame, first: DataFrame, third: DataFrame
 ) -> None:
-    """A fused pipeline runs under the settings at its last transform."""
+    """A fused pipeline uses the settings at its last transform."""
     expected = spark_join(spark_join(facts, first, FIRST, "inner"), third, THIRD, "left")
     middle = facts.transform(pipelined_join(first, FIRST))
     with configured(spark, {"spark.sparkext.morsel.maxRows": 1}):
@@ -334,7 +334,7 @@ def test_settings_between_two_transforms(
 
 
 def collect_garbage(spark: SparkSession) -> None:
-    """Let go of what nothing refers to in Python, then in the JVM, whose cleaner works in the background."""
+    """Collect garbage in Python and then in the JVM, whose cleaner runs in the background."""
     gc.collect()
     spark._jvm.System.gc()
     time.sleep(0.5)
@@ -354,7 +354,7 @@ def test_build_sides_live_as_long_as_a_frame_that_needs_them(
     assert remembered(derived) is None
     del middle, out, lineage
     collect_garbage(spark)
-    # Publishing sweeps the files that nothing refers to any more.
+    # Publishing deletes the files of build sides that are no longer referenced.
     other = facts.transform(pipelined_join(first, FIRST))
     assert all(file.exists() for file in files)
     assert_pipelined(derived)
@@ -385,7 +385,7 @@ def test_files_of_a_forgotten_pipeline_are_deleted(spark: SparkSession, facts: D
 
 @pytest.fixture(scope="module")
 def pipeline(facts: DataFrame, first: DataFrame, third: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """A pipeline of two joins, and the same through Spark."""
+    """Yield a pipeline of two joins, and the same joins of Spark."""
     out = facts.transform(pipelined_join(first, FIRST)).transform(pipelined_join(third, THIRD, "left"))
     assert_pipelined(out, joins=2)
     return out, spark_join(spark_join(facts, first, FIRST, "inner"), third, THIRD, "left")
@@ -428,7 +428,7 @@ def test_temp_view_and_sql(spark: SparkSession, pipeline: tuple[DataFrame, DataF
         through = spark.sql(query.format("piped"))
         assert_pipelined(through)
         assert assert_same_rows(spark.sql(query.format("plain")), through)
-        # The view read back is no pipeline to extend, but can be the probe side of one.
+        # The view is not a pipeline to extend, but can be the probe side of one.
         again = spark.table("piped").transform(pipelined_join(table(id=[1, 2, 3]), "id", "semi"))
         assert_pipelined(again, joins=1, crossings=2)
         assert_same_rows(expected.where("id in (1, 2, 3)"), again)

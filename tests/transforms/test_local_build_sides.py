@@ -1,4 +1,4 @@
-"""pandas and pyarrow build sides: the rows and types that `createDataFrame` makes of them, without Spark's help."""
+"""pandas and pyarrow build sides have the rows and types that `createDataFrame` gives them, without using Spark."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ KEYS = [1, 2, 3]
 
 @pytest.fixture(autouse=True, scope="module")
 def by_arrow(spark: SparkSession) -> Iterator[None]:
-    """`createDataFrame` converts by Arrow unless told otherwise since Spark 4.2; without, it makes other types."""
+    """Since Spark 4.2, `createDataFrame` uses Arrow by default. Without Arrow, it infers other types."""
     with configured(spark, {"spark.sql.execution.arrow.pyspark.enabled": "true"}):
         yield
 
 
 def probe_of(spark: SparkSession) -> DataFrame:
-    """Keys 1, 2, 2 and 9: a match, a repeated match, and none."""
+    """Keys 1, 2, 2 and 9: two rows with the same match, one with another, and one without."""
     return frame(spark, k=[1, 2, 2, 9], v=["a", "b", "c", "d"])
 
 
 def assert_like_created(
     spark: SparkSession, other: Any, on: Any = "k", how: str = "left", created: Any = None
 ) -> Counter[str]:
-    """Join with `other` as it is, and let Spark join with what `createDataFrame` makes of `created`, or of `other`."""
+    """Compare a join with `other` and Spark's join with `createDataFrame` of `created`, or of `other`."""
     left = probe_of(spark)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a fallback of createDataFrame's would not be the conversion meant here
+        warnings.simplefilter("error")  # createDataFrame must not fall back to its conversion without Arrow
         build = spark.createDataFrame(other if created is None else created)
     actual = left.transform(pipelined_join(other, on, how))
     assert_pipelined(actual, joins=1, crossings=crossings_of(how))
@@ -117,7 +117,7 @@ ARROW: dict[str, pa.Array] = {
 
 
 def assert_payloads(spark: SparkSession, tables: dict[str, Any], together: Any) -> None:
-    """All payloads in one table; if that fails, each alone, to name those that fail."""
+    """Test all payloads in one table; if that fails, each separately, to name those that fail."""
     try:
         assert assert_like_created(spark, together).total() == 4
         return
@@ -133,7 +133,7 @@ def assert_payloads(spark: SparkSession, tables: dict[str, Any], together: Any) 
 
 @pytest.mark.parametrize("timestamps", ["TIMESTAMP_LTZ", "TIMESTAMP_NTZ"])
 def test_every_arrow_type_as_payload(spark: SparkSession, timestamps: str) -> None:
-    """The session's time zone is New York's."""
+    """The session's time zone is New York."""
     columns = {f"p{number}": array for number, array in enumerate(ARROW.values())}
     with configured(spark, {"spark.sql.timestampType": timestamps}):
         together = pa.table({"k": KEYS, **columns})
@@ -156,7 +156,7 @@ def test_types_taken_beyond_those_of_createdataframe(spark: SparkSession, given:
 
 
 def test_an_encoded_timestamp_means_what_it_encodes(spark: SparkSession) -> None:
-    """createDataFrame puts a dictionary of timestamps into the session's time zone only beside other timestamps."""
+    """createDataFrame converts dictionaries of timestamps to the session's time zone only next to other timestamps."""
     given, meant = pa.array(MICROS, pa.timestamp("us")).dictionary_encode(), pa.array(MICROS, pa.timestamp("us"))
     for setting in ("TIMESTAMP_LTZ", "TIMESTAMP_NTZ"):
         with configured(spark, {"spark.sql.timestampType": setting}):
@@ -216,13 +216,13 @@ def test_empty_tables(spark: SparkSession, kind: str) -> None:
     assert no_chunks.column(0).num_chunks == 0
     for each in (table, no_chunks):
         assert_like_created(spark, each, "k", kind)
-    # createDataFrame cannot tell the types of an empty pandas DataFrame; its dtypes do.
+    # createDataFrame cannot infer the types of an empty pandas DataFrame; its dtypes determine them here.
     pandas = pd.DataFrame({"k": pd.array([], "Int64"), "w": pd.array([], "string")})
     assert_like_created(spark, pandas, "k", kind, created=table)
 
 
 def test_an_empty_table_of_every_type(spark: SparkSession) -> None:
-    # Spark itself refuses an empty relation with a TIME column.
+    # Spark itself rejects an empty relation with a TIME column.
     typed = [array for array in ARROW.values() if not pa.types.is_null(array.type) and not pa.types.is_time(array.type)]
     columns = {f"p{number}": array.slice(0, 0) for number, array in enumerate(typed)}
     assert assert_like_created(spark, pa.table({"k": pa.array([], pa.int64()), **columns})).total() == 4
@@ -240,7 +240,7 @@ def test_chunked_and_sliced_tables(spark: SparkSession, name: str) -> None:
         other = side(pa.array(["new", "x", None]).dictionary_encode())
         chunked = pa.concat_tables([chunked, other])
     assert chunked.column(1).num_chunks > 1
-    # createDataFrame loses what follows an empty chunk of a dictionary column: it is given plain, whole columns.
+    # createDataFrame loses rows after an empty chunk of a dictionary column, so the oracle gets plain, whole columns.
     plain = pa.table([pa.array(column.to_pylist(), decoded(column.type)) for column in chunked.columns], ["k", "p"])
     assert assert_like_created(spark, chunked, created=plain).total() == 4 + 3 * (name == "dictionary")
     assert_like_created(spark, chunked.slice(1), created=plain.slice(1))
@@ -258,7 +258,7 @@ def test_declared_nullability_and_metadata(spark: SparkSession) -> None:
     )
     table = pa.table([[1, 2], [[1], []], [{"a": 1}, {"a": 2}]], schema=schema)
     for kind in KINDS:
-        # toArrow does not bring home a null struct whose fields cannot be null.
+        # toArrow fails for a null struct with NOT NULL fields.
         given = table if kind in ("inner", "semi", "anti") else table.drop(["s"])
         assert_like_created(spark, given, "k", kind)
 
@@ -376,7 +376,8 @@ def test_every_pandas_dtype_as_payload(spark: SparkSession, timestamps: str) -> 
         assert_payloads(spark, tables, pd.DataFrame({"k": KEYS, **columns}, index=[7, 7, 8]))
 
 
-# Where createDataFrame gives up Arrow and guesses from Python values instead, types come from the dtypes all the same.
+# Values for which createDataFrame falls back from Arrow to inference from Python values. Types here are always those of
+# the dtypes.
 BEYOND_ARROW: dict[str, tuple[Any, pa.Array]] = {
     "category of int with a null": (pd.Categorical([7, None, 3]), pa.array([7, None, 3])),
     "arrow list with a null": (
@@ -420,7 +421,7 @@ def test_pandas_column_labels_that_are_no_strings(spark: SparkSession) -> None:
 
 @pytest.mark.skipif(pyspark.__version__ < "4.2", reason="createDataFrame has no rows for it, or fails")
 def test_pandas_without_columns_has_rows_all_the_same(spark: SparkSession) -> None:
-    """A cross join with three rows of nothing."""
+    """A cross join with three rows without columns."""
     assert assert_like_created(spark, pd.DataFrame(index=range(3)), None, "cross").total() == 12
 
 
@@ -438,13 +439,13 @@ def test_pandas_without_columns_has_rows_all_the_same(spark: SparkSession) -> No
     ids=["mixed", "object", "complex", "period", "nanoseconds of a duration", "a time that repeats", "UInt8"],
 )
 def test_pandas_values_that_do_not_convert_exactly_are_declined(spark: SparkSession, values: Any) -> None:
-    """createDataFrame refuses some of these; of others it makes strings, doubles or one of two meanings."""
+    """createDataFrame rejects some of these values, and converts others to strings, doubles or ambiguous times."""
     with pytest.raises(InvalidJoinError, match=r"other cannot be converted|right column 'p'"):
         probe_of(spark).transform(pipelined_join(pd.DataFrame({"k": KEYS, "p": values}), "k"))
 
 
 def test_many_rows(spark: SparkSession) -> None:
-    """Beyond one batch, and beyond one morsel, with strings and gaps."""
+    """More rows than a batch and than a morsel have, with strings and nulls."""
     rows = 30_000
     pandas = pd.DataFrame(
         {

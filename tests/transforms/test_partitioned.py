@@ -1,4 +1,4 @@
-"""Partitioned joins: what the shared suite, which runs every join this way too, does not ask."""
+"""Partitioned joins: additions to the shared suite, which runs joins partitioned as well."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 @pytest.fixture(scope="module")
 def sides(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-    """Keys that are null, repeated on both sides, and on one side only; a hot one; a text and a list as payload."""
+    """Keys that are null, repeated on both sides, or on one side only; a hot key; a string and a list as payload."""
     left = spark.range(0, 4000, 1, 3).select(
         F.expr("if(id % 9 = 0, null, if(id % 4 = 0, 1, id % 700))").alias("k"),
         F.col("id").alias("v"),
@@ -67,7 +67,7 @@ def test_slots(spark: SparkSession, sides: tuple[DataFrame, DataFrame], kind: st
 @pytest.mark.parametrize("aqe", [False, True])
 @pytest.mark.parametrize("kind", ["inner", "full"])
 def test_hostile_settings(spark: SparkSession, sides: tuple[DataFrame, DataFrame], kind: str, aqe: bool) -> None:
-    """All keys in one line, budgets of one row, batches of three rows, adaptive execution."""
+    """All keys in one bucket, one-row budgets, batches of three rows, adaptive execution."""
     left, right = sides
     hostile = {
         "spark.sparkext.debug.hashMask": "0",
@@ -96,7 +96,7 @@ def test_hardly_any_rows(sides: tuple[DataFrame, DataFrame], left_rows: int, rig
 
 
 def test_later_joins_ride_along(spark: SparkSession, sides: tuple[DataFrame, DataFrame]) -> None:
-    """Small build sides stay whole, in the pipeline of the slots; one before ends its own."""
+    """Small build sides are replicated, in the pipeline of the partitions. A join before them ends its own pipeline."""
     left, right = sides
     small = frame(spark, k=[1, 2, 3, None], x=["a", "b", "c", "d"])
     other = frame(spark, v=[1, 2, 3, 4], y=[10, 20, 30, 40])
@@ -121,7 +121,7 @@ def test_local_build_sides(sides: tuple[DataFrame, DataFrame]) -> None:
 
 
 def test_a_build_side_over_its_limit(spark: SparkSession, sides: tuple[DataFrame, DataFrame]) -> None:
-    """It is partitioned unless that is forbidden, or there is nothing to partition by."""
+    """It is partitioned, unless that is disabled, or there is no equality."""
     left, right = sides
     with settings(spark, spark__sparkext__mode="off"):
         out = left.transform(pipelined_join(right, "k", max_build_bytes=100))
@@ -138,7 +138,7 @@ def test_a_build_side_over_its_limit(spark: SparkSession, sides: tuple[DataFrame
 
 
 def test_always(spark: SparkSession, sides: tuple[DataFrame, DataFrame]) -> None:
-    """What has no equality is joined as without the setting."""
+    """A join without an equality runs as without the setting."""
     left, right = sides
     with configured(spark, {"spark.sparkext.partitioned": "always"}):
         assert_partitioned(left.transform(pipelined_join(right, "k")))

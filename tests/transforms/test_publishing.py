@@ -1,4 +1,4 @@
-"""How build sides reach the workers in classic sessions: one copy per node, deleted in time, safe against failures."""
+"""Publication of build sides in classic sessions: one copy per node, deleted in time, safe against failures."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ FULL_MASK = (1 << 64) - 1
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK)
 
 
-# What processes map.
+# Memory-mapped files of processes.
 
 
 @dataclass
 class Mapping:
-    """One file as one process maps it: sizes in KiB, added up over the process's mappings of that file."""
+    """The mappings of one file by one process; sizes in KiB are sums over all mappings."""
 
     path: str
     inode: int
@@ -65,7 +65,7 @@ _SIZES = {"Rss": "rss", "Pss": "pss", "Anonymous": "anonymous"}
 
 
 def mapped_files(process: int, name: str) -> dict[str, Mapping]:
-    """The files that the process maps and whose path contains `name`, by path. Empty if the process is gone."""
+    """Return the process's mappings of files whose path contains `name`, by path. Empty if the process has ended."""
     found: dict[str, Mapping] = {}
     current: Mapping | None = None
     try:
@@ -86,7 +86,7 @@ def mapped_files(process: int, name: str) -> dict[str, Mapping]:
 
 
 def python_workers() -> list[int]:
-    """Spark's Python workers and their daemons, below this process."""
+    """Return Spark's Python workers and their daemons below this process."""
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
@@ -98,13 +98,13 @@ def python_workers() -> list[int]:
 
 
 def workers_that_map(name: str) -> dict[int, dict[str, Mapping]]:
-    """By process, what each Python worker maps of the files whose path contains `name`."""
+    """Return each Python worker's mappings of files whose path contains `name`, by process."""
     by_process = {process: mapped_files(process, name) for process in python_workers()}
     return {process: files for process, files in by_process.items() if files}
 
 
 def assert_one_copy(name: str, build_suffix: str) -> None:
-    """Two workers map the same build file and the same index: no copied page, and together they count the file once."""
+    """Assert that two workers map the same build file and index, without copied pages, and share them in memory."""
     by_process = workers_that_map(name)
     assert len(by_process) == 2, by_process
     first, second = by_process.values()
@@ -114,13 +114,13 @@ def assert_one_copy(name: str, build_suffix: str) -> None:
         assert first[path].inode == second[path].inode == Path(path).stat().st_ino
         for mapping in (first[path], second[path]):
             assert mapping.rss > 512
-            assert mapping.anonymous == 0  # nothing was copied on write
+            assert mapping.anonymous == 0  # no page was copied on write
             assert mapping.pss < 0.9 * mapping.rss, mapping
         assert first[path].pss + second[path].pss <= Path(path).stat().st_size / 1024 + 64
 
 
 def meeting(folder: Path, tasks: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: passes batches on when that many tasks have come, so that they hold their workers together."""
+    """Return a function for `mapInArrow` that waits until `tasks` tasks have started, each in its own worker."""
 
     def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         (folder / str(os.getpid())).touch()
@@ -134,21 +134,21 @@ def meeting(folder: Path, tasks: int) -> Callable[[Iterator[pa.RecordBatch]], It
 
 
 def probe_in_two_workers(spark: SparkSession, folder: Path) -> DataFrame:
-    """200,000 rows `k` in two partitions, each of which spans all keys, and whose tasks run at the same time."""
+    """Return 200,000 rows `k` in two partitions, each of which spans all keys, whose tasks run at the same time."""
     folder.mkdir()
     spread = (F.col("id") % 100_000 * 1_000_003).alias("k")
     return spark.range(0, 200_000, 1, 2).select(spread).mapInArrow(meeting(folder, 2), "k bigint")
 
 
 def build_of_megabytes(spark: SparkSession) -> DataFrame:
-    """100,000 rows whose keys call for a hash index: some megabytes, and as much again for the index."""
+    """Return 100,000 rows whose keys need a hash index: some megabytes of rows, and as many for the index."""
     return spark.range(100_000).select((F.col("id") * 1_000_003).alias("k"), F.col("id").alias("w"))
 
 
 def test_one_copy_of_build_side_and_index_per_node(spark: SparkSession, tmp_path: Path) -> None:
     probe, build = probe_in_two_workers(spark, tmp_path / "meeting"), build_of_megabytes(spark)
     out = probe.transform(pipelined_join(build, "k"))
-    assert_pipelined(out, joins=1, crossings=2)  # the other crossing is the meeting's
+    assert_pipelined(out, joins=1, crossings=2)  # the other crossing is the barrier's
     assert out.select(F.sum("w"), F.count("*")).first() == (2 * sum(range(100_000)), 200_000)
     assert report(out).joins[0].index == "hash"
     assert_one_copy(path_of(out).name, "")
@@ -166,7 +166,7 @@ def path_of(df: DataFrame, number: int = 0) -> Path:
 
 
 def files_of(path: Path) -> set[str]:
-    """The build file, its indexes, their locks and whatever else lies beside it."""
+    """Return the names of the build file, its indexes, their locks, and any other file with its prefix."""
     return {item.name for item in path.parent.glob(f"{path.name}*")}
 
 
@@ -175,14 +175,14 @@ def driver_files(spark: SparkSession) -> set[str]:
 
 
 def sweep(spark: SparkSession) -> None:
-    """Collect garbage in both languages, then publish something, which deletes what nobody refers to."""
+    """Collect garbage in both languages, then publish a build side, which deletes unreferenced ones."""
     gc.collect()
     spark.sparkContext._jvm.java.lang.System.gc()
     left_of(spark).transform(pipelined_join(right_of(spark), "k"))
 
 
 def swept(spark: SparkSession, done: Callable[[], bool]) -> bool:
-    """Sweep until `done`; give up after a while."""
+    """Sweep until `done`; give up after 20 seconds."""
     started = time.monotonic()
     while not done():
         if time.monotonic() - started > 20:
@@ -235,7 +235,7 @@ def rdd_of(spark: SparkSession, out: DataFrame) -> Callable[[], int]:
 
 
 def chain_of(spark: SparkSession, out: DataFrame) -> Callable[[], int]:
-    """The second join's pipeline takes the place of the first's, and needs its build side."""
+    """The second join's pipeline replaces the first one, and needs its build side."""
     other = frame(spark, w=["A", "B", "C"], x=[1, 2, 3])
     longer = out.transform(pipelined_join(other, "w"))
     assert_pipelined(longer, joins=2)
@@ -305,7 +305,7 @@ def test_too_large_a_build_side_leaves_neither_files_nor_jobs(spark: SparkSessio
 
 
 def test_the_job_of_too_large_a_build_side_is_cancelled(spark: SparkSession) -> None:
-    """And other jobs go on, though somebody keeps the error, and with it everything that it was raised through."""
+    """Other jobs continue, even if the error, and so its traceback with all frames, is still referenced."""
     context, tracker = spark.sparkContext, spark.sparkContext.statusTracker()
 
     def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -344,7 +344,10 @@ def test_a_publication_that_fails_leaves_nothing(spark: SparkSession) -> None:
 
 
 def test_build_sides_that_go_at_once_in_two_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Both find that the content is gone before either deletes the file; of another one the folder is gone as well."""
+    """Both threads detect that the content has been collected before either deletes the file.
+
+    A second build side's folder no longer exists.
+    """
     both = threading.Barrier(2)
 
     class Gone:
@@ -366,7 +369,7 @@ def test_build_sides_that_go_at_once_in_two_threads(monkeypatch: pytest.MonkeyPa
 
 
 def test_metrics_go_with_their_frame(spark: SparkSession) -> None:
-    """PySpark itself keeps accumulators, and what they hold, until the application ends."""
+    """PySpark itself keeps accumulators and their values until the application ends."""
 
     def held() -> int:
         gc.collect()
@@ -381,7 +384,7 @@ def test_metrics_go_with_their_frame(spark: SparkSession) -> None:
 
 
 def test_fifty_joins_in_a_row_do_not_pile_up(spark: SparkSession) -> None:
-    """Neither in the workers (descriptors, mapped files) nor on the driver (descriptors, files)."""
+    """Neither workers (descriptors, mapped files) nor the driver (descriptors, files) accumulate resources."""
     folder = spark.sparkContext._temp_dir
 
     def descriptors() -> int:
@@ -393,7 +396,7 @@ def test_fifty_joins_in_a_row_do_not_pile_up(spark: SparkSession) -> None:
         assert sorted(row.w for row in out.collect()) == sorted([number, -number])
         assert report(out).joins[0].build_rows == 2
 
-    # Run on another table than the build side: Spark evaluates a local relation without a worker.
+    # The probe side is not a local relation, which Spark would evaluate without a worker.
     probe = spark.range(0, 1000, 1, 2).select(F.col("id").alias("k"))
     for number in range(100, 110):
         join(number)
@@ -412,7 +415,7 @@ def test_fifty_joins_in_a_row_do_not_pile_up(spark: SparkSession) -> None:
     assert len(left - kept) <= 5, left - kept
 
 
-# When the index cannot be shared.
+# Indexes that cannot be shared.
 
 
 def published_file(folder: Path, keys: list[int]) -> Path:
@@ -424,7 +427,7 @@ def published_file(folder: Path, keys: list[int]) -> Path:
 
 @dataclass(frozen=True)
 class LocalFile(published_files.MappedFile):
-    """A build file that no Spark has placed."""
+    """A build file outside of Spark's broadcasts."""
 
     where: Path
 
@@ -461,7 +464,7 @@ def test_an_index_that_does_not_fit_the_disk_is_private(tmp_path: Path, monkeypa
 
 
 def test_a_private_index_does_not_outlive_its_build_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The path is the same, the rows are not."""
+    """The path is the same, but the rows differ."""
     monkeypatch.setattr(published_files, "open_build_side", no_space)
     monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
     with warnings.catch_warnings():
@@ -500,7 +503,10 @@ class FakeBroadcast:
 
 
 def test_encrypted_build_sides_are_not_confused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers let broadcasts go between tasks: the next may take the same place in memory, and is another one."""
+    """Workers release broadcasts between tasks.
+
+    The next one may reuse the same memory address, and must not be confused.
+    """
     monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
     for number in range(20):
         sink = pa.BufferOutputStream()
@@ -511,11 +517,11 @@ def test_encrypted_build_sides_are_not_confused(monkeypatch: pytest.MonkeyPatch)
         del broadcast, side
 
 
-# Sessions of their own.
+# Separate sessions.
 
 
 def run_alone(script: str, *arguments: object) -> tuple[dict[str, Any], str]:
-    """Run a script in its own process; return what it prints as JSON in its last line, and its stderr."""
+    """Run a script in a process of its own; return its last line of output as JSON, and its stderr."""
     ran = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PREAMBLE) + textwrap.dedent(script), *map(str, arguments)],
         stdin=subprocess.DEVNULL,
@@ -664,9 +670,9 @@ if __name__ == "__main__":
 
 
 def test_a_builder_that_is_killed_in_a_task(tmp_path: Path) -> None:
-    """The worker dies inside Spark: the task is tried again, and another worker builds what the first began.
+    """The worker dies within Spark: the task is retried, and another worker completes the index build.
 
-    The workers' daemon is replaced by one that patches the index store, so the package runs as it is.
+    The workers' daemon is replaced by one that patches the index store, so that the package itself runs unchanged.
     """
     code, tokens = tmp_path / "code", tmp_path / "tokens"
     code.mkdir()

@@ -1,4 +1,4 @@
-"""Range joins by name against Spark's own: shapes, kinds, types, budgets, chains, and what is refused."""
+"""Range joins by name against Spark's own: shapes, join types, types, budgets, chains, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`report`: its numbers against known truths, and which run it tells of."""
+"""`report`: its numbers against known values, and the run that it covers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS = 800
 
 @pytest.fixture(autouse=True)
 def _as_written(spark: SparkSession) -> Iterator[None]:
-    """Rows of each join are told in the order of the query."""
+    """Report the rows of each join in the order of the query."""
     spark.conf.set("spark.sparkext.debug.joinOrder", "query")
     yield
     spark.conf.unset("spark.sparkext.debug.joinOrder")
@@ -40,17 +40,17 @@ def _as_written(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def facts(spark: SparkSession) -> DataFrame:
-    """800 rows in 8 partitions: `a` goes from 0 to 99, eight times; `b` from 0 to 9."""
+    """800 rows in 8 partitions: `a` has each value from 0 to 99 eight times, `b` has values from 0 to 9."""
     return spark.range(0, ROWS, 1, PARTS).selectExpr("id", "id % 100 as a", "id % 10 as b")
 
 
 def every_third(spark: SparkSession) -> DataFrame:
-    """Keys 0, 3, … 99: 34 of the 100 in `a`, each twice."""
+    """Keys 0, 3, … 99, each twice: they match 34 of the 100 values of `a`."""
     return spark.range(0, 100, 3).selectExpr("id as x", "explode(array('p', 'q')) as p")
 
 
 def ran(out: DataFrame) -> Report:
-    """Run everything once, and report."""
+    """Run the query once, and return its report."""
     out.write.format("noop").mode("overwrite").save()
     return report(out)
 
@@ -110,7 +110,7 @@ def test_rows_of_every_kind(spark: SparkSession, facts: DataFrame, how: str) -> 
 
 
 def test_rows_that_a_pipeline_counts_in_the_summary_line(facts: DataFrame) -> None:
-    """Also where build row ids are shuffled along with the probe rows."""
+    """Even if build row ids are shuffled together with the probe rows."""
     for how in ("inner", "right"):
         told = ran(facts.transform(pipelined_join(table(x=[1, 2, 3]), [("a", "x")], how)))
         assert f"{ROWS} rows in" in str(told)
@@ -124,7 +124,7 @@ def test_budgets_under_max_rows(spark: SparkSession, facts: DataFrame) -> None:
         assert (join.budget_min, join.budget_median, join.budget_max) == (7, 7, 7)
     join, gather = told.joins
     assert join.rows_out == 544
-    # Each task has 15 morsels of at most 7 rows, and a call of the join emits at most 7 rows.
+    # Each task has 15 morsels of at most 7 rows, and each call of the join emits at most 7 rows.
     assert [task.morsels for task in told.tasks] == [15] * PARTS
     assert join.morsels >= 544 / 7
     assert gather.morsels >= join.morsels
@@ -151,7 +151,7 @@ def test_one_row_budgets(spark: SparkSession, facts: DataFrame) -> None:
 
 
 def test_headroom(spark: SparkSession, facts: DataFrame) -> None:
-    """Free memory of this machine, and the name of what limits it."""
+    """The free memory of this machine, and the name of its limit."""
     told = ran(facts.transform(pipelined_join(every_third(spark), [("a", "x")])))
     for join in told.joins:
         assert join.lowest_headroom is not None and 0 < join.lowest_headroom < 1 << 50
@@ -169,7 +169,7 @@ def test_decisions_that_are_kept(spark: SparkSession, facts: DataFrame) -> None:
 
 
 def test_decisions_tell_when_they_were_made(spark: SparkSession, facts: DataFrame) -> None:
-    """By the clock on the wall, which workers share, between the start and the end of their task."""
+    """Decisions have wall-clock times between the start and the end of their task."""
     before = time.time()
     told = ran(facts.transform(pipelined_join(every_third(spark), [("a", "x")])))
     after = time.time()
@@ -177,7 +177,7 @@ def test_decisions_tell_when_they_were_made(spark: SparkSession, facts: DataFram
     for task in told.tasks:
         times = [decision[0] for decision in task.decisions]
         assert times == sorted(times)
-        # Start and end are measured once more by the other clock: they agree to a thousandth of a second or so.
+        # The bounds are derived from two clocks, which agree to about a millisecond.
         assert task.started - 0.1 < times[0] <= times[-1] < task.started + task.elapsed_seconds + 0.1
     kept = told.decisions_to_pandas()
     assert list(kept.columns) == ["time", "partition", "operator", "headroom", "budget", "produced"]
@@ -252,7 +252,7 @@ def test_an_empty_build_side(facts: DataFrame) -> None:
 
 @pytest.fixture
 def source(spark: SparkSession, tmp_path: Path) -> Iterator[tuple[Path, DataFrame]]:
-    """A file that holds a number, and a DataFrame that has this many rows whenever it runs."""
+    """Return a file that contains a number, and a DataFrame that has this many rows at each run."""
     file = tmp_path / "rows"
 
     def read(batches):  # type: ignore[no-untyped-def]
@@ -335,7 +335,7 @@ def test_a_cached_result_ran_once(spark: SparkSession, facts: DataFrame) -> None
 
 
 def test_a_pipeline_that_runs_twice_in_one_stage(facts: DataFrame) -> None:
-    """Both halves of a union are tasks of one stage."""
+    """Both branches of a union are tasks of one stage."""
     out = facts.transform(pipelined_join(table(b=[1, 2]), "b"))
     assert out.union(out).count() == 320
     told = report(out)
@@ -344,7 +344,7 @@ def test_a_pipeline_that_runs_twice_in_one_stage(facts: DataFrame) -> None:
 
 
 def test_a_run_that_a_limit_cuts_short_leaves_no_report(spark: SparkSession) -> None:
-    """Spark stops listening to a worker before it would hear its metrics; the error says so."""
+    """Spark stops reading from a worker before it receives the metrics; the error mentions this."""
     facts = spark.range(0, 200_000, 1, 2).selectExpr("id", "id % 100 as a")
     out = facts.transform(pipelined_join(every_third(spark), [("a", "x")]))
     assert_pipelined(out, joins=1)
@@ -353,7 +353,7 @@ def test_a_run_that_a_limit_cuts_short_leaves_no_report(spark: SparkSession) -> 
         report(out)
 
 
-# Before the run: progress on the driver.
+# Progress on the driver, before the run.
 
 
 def test_progress_is_told_of_a_build_side(
@@ -407,7 +407,7 @@ def test_something_else_than_a_frame(thing: object) -> None:
         report(thing)  # type: ignore[arg-type]
 
 
-# What it looks like.
+# Formatting.
 
 COLUMNS = [
     "operator",
@@ -477,7 +477,7 @@ def test_the_printed_report_of_a_run(spark: SparkSession, facts: DataFrame) -> N
 
 
 def test_the_report_in_a_notebook(spark: SparkSession, facts: DataFrame) -> None:
-    """Columns may be called anything; what notebooks show is well-formed, and has no element but its own."""
+    """Column names may contain any text; notebooks show well-formed HTML with only the report's own elements."""
     name = "<script>alert('x')</script>&\""
     build = every_third(spark).withColumnRenamed("x", name)
     told = ran(facts.transform(pipelined_join(build, [("a", name)])))
@@ -518,7 +518,7 @@ def metrics(
     headroom: int | None = 3 << 30,
     is_partition: bool = False,
 ) -> TaskMetrics:
-    """Made-up metrics of a task that joined `rows` rows and doubled them."""
+    """Return invented metrics of a task that joined `rows` rows and doubled them."""
     return TaskMetrics(
         TaskId(stage, partition, attempt),
         operators=[operator(0, rows, 2 * rows, budget, headroom), operator(1, 2 * rows, 2 * rows, budget, headroom)],
@@ -564,7 +564,7 @@ def test_the_printed_report_of_made_up_tasks() -> None:
 
 
 def test_partitions_of_a_build_side_add_up() -> None:
-    """But every task maps the same index of a replicated one."""
+    """The sizes of partitions are added. For a replicated build side, every task maps the same index."""
     tasks = [metrics(1, partition, 0, is_partition=True) for partition in range(3)]
     tasks[1].indexes[0].update(kind="dense", build_rows=6, build_bytes=28, bytes=52, seconds=0.5)
     [join, _] = summarise(LABELS, tasks).joins
@@ -585,7 +585,7 @@ def test_the_printed_report_of_tasks_that_decided_nothing() -> None:
 
 
 def test_an_attempt_that_failed_does_not_count() -> None:
-    """The latest attempt of each partition, whatever the order in which they arrive."""
+    """The latest attempt of each partition counts, in any order of arrival."""
     failed = TaskMetrics(TaskId(3, 1, 0), rows_in=7)
     tasks = [metrics(3, 1, 1, 20), failed, metrics(3, 0, 0, 10), metrics(3, 1, 2, 30)]
     for order in (tasks, tasks[::-1], tasks[2:] + tasks[:2]):
@@ -609,7 +609,7 @@ def test_a_task_that_reported_twice_counts_once() -> None:
 
 
 def test_a_task_that_stopped_early_spoils_no_report() -> None:
-    """A task whose consumer wants no more rows reports before its counters are complete."""
+    """A task whose consumer needs no more rows reports before its counters are complete."""
     stopped = TaskMetrics(TaskId(1, 0, 0), rows_in=5)
     told = summarise(LABELS, last_run([stopped, metrics(1, 1, 0, 10)]))
     assert told.joins[0].rows_in >= 10
@@ -643,7 +643,7 @@ def test_metrics_of_a_real_run_survive_json(facts: DataFrame) -> None:
 
 
 def test_the_sum_of_a_column_agrees_with_the_rows_told(spark: SparkSession, facts: DataFrame) -> None:
-    """The counters count what really came out."""
+    """The counters equal the number of emitted rows."""
     out = facts.transform(pipelined_join(every_third(spark), [("a", "x")]))
     counted = out.agg(F.count("*"), F.sum("id")).first()
     assert counted is not None and counted[0] == report(out).joins[-1].rows_out

@@ -1,4 +1,4 @@
-"""`scan_parquet` without the extension: rows of Spark's own reader, read by workers, alone and under joins."""
+"""`scan_parquet` without the extension: workers read the rows that Spark's own reader gives, alone and under joins."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows_of(frame: DataFrame) -> Counter[str]:
 
 
 def assert_like_spark(frame: DataFrame, expected: DataFrame) -> None:
-    """The same names, types and rows; and workers have read them."""
+    """Assert equal names, types and rows, and that workers have read them."""
     assert [(f.name, f.dataType) for f in frame.schema] == [(f.name, f.dataType) for f in expected.schema]
     assert rows_of(frame) == rows_of(expected)
     metrics = [task.scan for task in report(frame).tasks]
@@ -46,7 +46,7 @@ def assert_like_spark(frame: DataFrame, expected: DataFrame) -> None:
 
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every type that workers read, with nulls, in two folders of partitions and several row groups a file."""
+    """Every type that workers read, with nulls, in two partition folders and several row groups per file."""
     path = tmp_path_factory.mktemp("scan") / "all types #1? 100%25 ü"
     n = F.col("id")
     values = {
@@ -97,7 +97,7 @@ FILTERS: list[tuple[Any, str]] = [
         "ntz > TIMESTAMP_NTZ'1970-05-01 12:00:00.000001'",
     ),
     ([("id", "<", -1)], "id < -1"),
-    # Integers and other numbers, compared as Spark compares them.
+    # Comparisons of integers with other numbers follow Spark's rules.
     ([("id", ">", 5.0), ("i8", "<=", Decimal("7.00"))], "id > 5.0D AND i8 <= 7.00"),
     ([("id", ">", 5.5), ("id", ">=", -0.5), ("i8", "<", 6.5), ("i8", "<=", 6.5)], "id > 5.5D AND i8 < 6.5D"),
     ([("i32", "<", -0.5)], "i32 < -0.5D"),
@@ -126,7 +126,7 @@ def test_row_groups_that_statistics_rule_out_are_not_read(spark: SparkSession, f
 
 
 def test_joins_that_follow_read_the_files(spark: SparkSession, folder: Path) -> None:
-    """One pipeline over the files, and build sides read by the workers: nothing is collected on the driver."""
+    """One pipeline over the files, with build sides that workers read: the driver collects nothing."""
     probe = scan_parquet(spark, folder, columns=["id", "i8", "s"], filters=[("id", ">", 5)])
     build = scan_parquet(spark, folder, columns=["id", "t"], filters=[("id", "<", 2000)])
     right = build.withColumnRenamed("t", "other")
@@ -185,11 +185,11 @@ def test_a_build_side_is_indexed_once_for_all_queries_until_a_file_changes(
         assert out.count() == 3000
         return [task.indexes[0]["reused"] for task in report(out).tasks]
 
-    assert not all(joined())  # a task that begins late finds what another has just built
+    assert not all(joined())  # a task that begins late uses the index that another has just built
     assert all(joined())
     for file in path.rglob("*.parquet"):
         file.touch()
-    assert not all(joined())  # a task that begins late finds what another has just built
+    assert not all(joined())  # a task that begins late uses the index that another has just built
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "semi"])
@@ -206,7 +206,7 @@ def test_a_build_side_that_is_a_pipeline_of_scans_is_made_by_workers(
     expected = right.join(whole.select("i16", "day"), F.col("i32") == F.col("i16"), how)
     assert_like_spark(out, whole.select("id", "s").join(expected, "id"))
     some = scanned.transform(pipelined_join(spark.range(2950).selectExpr("id AS other"), [("id", "other")]))
-    again = left.transform(pipelined_join(some, "id", "semi"))  # of a published build side
+    again = left.transform(pipelined_join(some, "id", "semi"))  # with a published build side
     assert [row.id for row in again.orderBy("id").collect()] == list(range(2901, 2950))
 
 
@@ -300,7 +300,10 @@ REFUSED: list[tuple[str, Callable[[Path], Path], str]] = [
 def test_what_spark_reads_in_its_own_way_is_refused(
     spark: SparkSession, tmp_path: Path, make: Callable[[Path], Path], message: str
 ) -> None:
-    """When it is called, or by the worker that opens the file: never another row. Other columns are read."""
+    """The error is raised by the call, or by the worker that opens the file; rows are never wrong.
+
+    Other columns are read.
+    """
     path = make(tmp_path)
     with pytest.raises((InvalidScanError, PySparkException), match=message):
         scan_parquet(spark, path).collect()
@@ -350,7 +353,7 @@ def test_a_kept_index_is_not_taken_for_another_calendar(spark: SparkSession, tmp
 
 
 def test_the_folder_says_what_a_partition_is(spark: SparkSession, tmp_path: Path) -> None:
-    """Not a column of the same name in the file; and files may be called what partitions are."""
+    """The folder's value takes precedence over a column in the file, and files may be named like partitions."""
     folder = tmp_path / "part=1"
     folder.mkdir()
     pq.write_table(pa.table({"k": [1, 2], "PART": [98, 99]}), folder / "_k=1.parquet")

@@ -1,4 +1,4 @@
-"""`theta_join` against Spark's own nested loops: kinds, types, nulls, budgets, chains; what is refused, what fails."""
+"""`theta_join` against Spark's own nested loops: join types, types, nulls, budgets, chains; refusals and errors."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ KINDS = ("inner", "left", "semi", "anti")
 HOUR = 3600 * 10**6
 Predicate = Callable[[Any, Any], bool]
 
-# Predicates are made by functions: those of a module that workers cannot import would not reach them.
+# Functions create the predicates: workers cannot import this module, so predicates must be pickled by value.
 
 
 def checked(out: DataFrame, expected: DataFrame) -> int:
-    """Prove that workers tried all pairs in one pass, to what Spark finds; return the number of rows."""
+    """Assert that workers tested all pairs in one pass with Spark's result; return the number of rows."""
     assert_pipelined(out, joins=1)
     rows = assert_same_rows(expected, out).total()
     assert [join.index for join in report(out).joins] == ["all rows", None]
@@ -108,12 +108,12 @@ def every_type(spark: SparkSession, prefix: str, rows: int) -> DataFrame:
         for name, (kind, make) in columns.items()
     }
     made[prefix + "text"] = (pa.string(), [f"row {n}" for n in range(rows)])
-    local = prefix + "local"  # Spark takes what has no zone for local time
+    local = prefix + "local"  # Spark reads Arrow timestamps without a zone as local time
     return frame(spark, 2, **made).withColumn(local, F.col(local).cast("timestamp_ntz"))
 
 
 def test_every_type(spark: SparkSession) -> None:
-    """Numbers, and what is one on its way: true is more than false, dates are days, the rest microseconds."""
+    """Numbers, and types that are sent as numbers: booleans as 0 and 1, dates as days, times as microseconds."""
 
     def agree(left: Any, right: Any) -> bool:
         votes = (left.a_tiny < right.b_tiny) + (left.a_small <= right.b_small) + (left.a_whole > right.b_whole)
@@ -139,7 +139,7 @@ def test_every_type(spark: SparkSession) -> None:
 
 
 def test_what_a_predicate_may_call(points: DataFrame, circles: DataFrame) -> None:
-    """Columns count also where only a helper names them."""
+    """Columns that only a helper function reads are found as well."""
     most = 3.5
 
     def beside(left: Any, right: Any) -> bool:
@@ -162,7 +162,7 @@ def test_what_a_predicate_may_call(points: DataFrame, circles: DataFrame) -> Non
 
 
 def test_in_a_chain(spark: SparkSession, points: DataFrame, circles: DataFrame) -> None:
-    """Looks at columns of an earlier build side, which are null where that had no match; a later join at its own."""
+    """The predicate reads columns of an earlier build side, which are null for unmatched rows. A last join follows."""
     weights = frame(spark, id=list(range(0, 50, 2)), weight=[n % 7 for n in range(25)])
     colours = pa.table({"name": ["c1", "c2", "c3", "c9"], "colour": ["red", "green", "blue", "black"]})
 
@@ -188,7 +188,7 @@ def test_empty_sides(points: DataFrame, circles: DataFrame, near: Predicate) -> 
 
 
 def test_a_predicate_that_looks_at_nothing(points: DataFrame, circles: DataFrame) -> None:
-    """All pairs match: no row has a null where none was looked for."""
+    """All pairs match: a column that is not read cannot exclude rows by its nulls."""
     out = points.transform(theta_join(circles, lambda left, right: True))
     assert checked(out, points.crossJoin(circles)) == 1500
 
@@ -212,7 +212,7 @@ def ones(spark: SparkSession) -> DataFrame:
 
 
 def problem(left: DataFrame, predicate: Any, other: Any = None, **options: Any) -> str:
-    """The message of a call that is refused, and runs nothing."""
+    """Return the message of a call that is refused without a job."""
     raised: list[InvalidJoinError] = []
 
     def call() -> None:
@@ -227,7 +227,7 @@ def problem(left: DataFrame, predicate: Any, other: Any = None, **options: Any) 
 
 
 def test_columns_that_are_not_there(ones: DataFrame) -> None:
-    """Because of their names, or because they are no numbers: the message lists those that are."""
+    """The name is unknown or the column is not numeric: the message lists the available columns."""
     for predicate in (
         lambda left, right: left.nope < right.y,
         lambda left, right: left.s == right.t,
@@ -319,7 +319,7 @@ def test_what_is_no_dataframe() -> None:
 
 
 def test_arithmetic_of_python(spark: SparkSession) -> None:
-    """Integers do not overflow, and a division by zero is the error of Python, with both rows."""
+    """Integers do not overflow, and a division by zero raises Python's error with both rows."""
     left = frame(spark, x=[2**62, -(2**63)], zero=[0, 0])
     other = pa.table({"y": [2**62, 1], "one": [1.0, -1.0]})
     summed = left.transform(theta_join(other, lambda one, two: one.x + two.y == 2**63))
@@ -334,7 +334,7 @@ def test_arithmetic_of_python(spark: SparkSession) -> None:
 
 
 def test_a_pair_that_is_not_evaluated_raises_nothing(spark: SparkSession) -> None:
-    """A semi join does not look at pairs after the first match of a row."""
+    """A semi join does not evaluate pairs after a row's first match."""
     left = frame(spark, x=[1, 1])
     other = pa.table({"y": [1, 0]})
     kept = left.transform(theta_join(other, lambda one, two: one.x % two.y == 0, how="semi"))
@@ -355,7 +355,10 @@ def test_a_predicate_that_raises(points: DataFrame, circles: DataFrame) -> None:
 
 
 def test_nulls_in_columns_that_are_not_read(spark: SparkSession) -> None:
-    """Neither those of other names, nor of a name that the predicate reads on the other side, or for something else."""
+    """Nulls are irrelevant in columns that the predicate does not read on their side.
+
+    `m` is read on the right side only, and `math` is a module in the predicate.
+    """
     left = frame(spark, v=[1, 2, 3], m=[None, None, None], math=[None, 1.0, None])
     right = pa.table({"v": pa.array([None, None, 7], pa.int64()), "m": [1, 2, 3]})
     out = left.transform(theta_join(right, lambda left, right: math.sqrt(left.v) == math.sqrt(right.m), how="semi"))

@@ -1,4 +1,4 @@
-"""Transforms and stream operators of a program whose virtual environment is not activated."""
+"""Transforms and stream operators in a program whose virtual environment is not activated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parent / "scripts" / "unactivated.py"
 
 @pytest.mark.parametrize("session", ["classic", "connect"])
 def test_functions_run_in_the_python_of_pipelines(session: str, tmp_path: Path) -> None:
-    """Or are refused before a job: a Connect server chooses the Python of all functions."""
+    """In a Connect session, they are refused before a job, because the server chooses the Python of all functions."""
     ran = subprocess.run(
         [sys.executable, str(SCRIPT), session, str(tmp_path)],
         stdin=subprocess.DEVNULL,

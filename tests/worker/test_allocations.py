@@ -1,4 +1,4 @@
-"""Memory that runs out at any one allocation: an error, or the right answer, and nothing left behind."""
+"""Each single allocation fails in turn: the result is an error or the right answer, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SETTINGS = read_settings(lambda _: None, {})
 
 
 class Failing:
-    """Lets allocation number `number` fail, and counts on."""
+    """Makes allocation number `number` fail, and counts allocations."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -70,7 +70,7 @@ def spec_of(kind: str) -> PipelineSpec:
 
 
 def files_of(path: Path) -> ScannedFiles:
-    """The same rows to be read from a file, which is none of those that are made anew."""
+    """Return the same rows as a file source. It is not one of the derived sources."""
     pq.write_table(BUILD, path, row_group_size=5)
     spec = ScanSpec(tuple(map(ScanColumn, BUILD.column_names)), 3, None, case_sensitive=False)
     schema = pa.schema([(f"c{number}", kind) for number, kind in enumerate(BUILD.schema.types)])

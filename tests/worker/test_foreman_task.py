@@ -1,4 +1,7 @@
-"""The plan of a join's slots as a worker makes it, from what the JVM has added up."""
+"""The plan of a join's partitions that a worker makes, from the counts that the JVM has added up.
+
+A partition is a `slot` in the code, and a bucket of keys a `line`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ LINES = 8
 
 
 def told(rows: list[int], key: int = 0) -> dict[str, Any]:
-    """A side of one key a line: all of its rows are counted by one counter."""
+    """Return a side with one key per bucket, so that one counter of the sketch has all of its rows."""
     sketch = np.zeros(LINES * WIDTH, np.int64)
     sketch[key::WIDTH] = rows
     numbers = {"rows": np.array(rows), "bytes": np.array(rows) * 10, "sizes": np.array(rows) * 40, "sketch": sketch}
@@ -26,7 +29,7 @@ def told(rows: list[int], key: int = 0) -> dict[str, Any]:
 
 
 def nothing() -> dict[str, Any]:
-    """A side that no task has sent."""
+    """Return a side that no task has sent."""
     return {
         "rows": "",
         "bytes": np.zeros(LINES, "<i8").tobytes().hex(),
@@ -58,13 +61,13 @@ def lines_in(plan: dict[str, Any]) -> list[int]:
 
 
 def test_every_line_has_a_slot() -> None:
-    """Also those that had no rows of one side: a map that runs again can send others."""
+    """Including buckets without rows of one side: a map task that runs again can send other rows."""
     plan = planned(probe=told([5, 0, 5, 5, 0, 0, 0, 1]), builds=[told([1, 1, 0, 1, 0, 0, 0, 1])])
     assert lines_in(plan) == list(range(LINES)) and len(plan["slots"]) == 1 and plan["moved"] == 0
 
 
 def test_pairs_tell_a_hot_line() -> None:
-    """Of as many rows as all others: only the sketches say that its key is the same on both sides."""
+    """The bucket has as many rows as the others: only the sketches show that its key is the same on both sides."""
     probe, build = told([100_000] * LINES), told([10_000] * LINES, key=1)
     cold = planned(probe=probe, builds=[build])
     sketch = np.frombuffer(bytes.fromhex(build["sketch"]), "<i8").copy()
@@ -80,7 +83,7 @@ def hot_side() -> dict[str, Any]:
 
 
 def test_pairs_of_which_only_the_first_is_met() -> None:
-    """As in a semi join: however often a key is there, its probe row is met once."""
+    """As in a semi join: a probe row is paired once, however many build rows have its key."""
     probe, build = told([100_000] * LINES), hot_side()
     all_met, first_met = (planned(probe=probe, builds=[{**build, "paired": paired}]) for paired in (True, False))
     assert all_met["split"] == 1 and first_met["split"] == 0
@@ -88,7 +91,7 @@ def test_pairs_of_which_only_the_first_is_met() -> None:
 
 
 def test_what_pairs_took_before() -> None:
-    """Ten times as long as planned: all of that is for pairs."""
+    """Partitions took ten times as long as planned, and the whole difference is due to pairs."""
     sides = {"probe": told([100_000] * LINES), "builds": [hot_side()]}
     first = planned(**sides)
     ran = [[received, met, received + 10 * met] for received, met in first["work"]]

@@ -1,4 +1,4 @@
-"""The sink that makes groups, held against a dictionary: what it emits of a group in parts adds up to the group."""
+"""The grouping sink, compared with a dictionary: the partial groups that it emits add up to the group."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rows_of(count: int, distinct: int, nulls: float, seed: int = 3) -> pa.Record
 
 
 def merged(parts: list[tuple[object, ...]]) -> dict[tuple[object, ...], Group]:
-    """Put the parts of groups together, as Spark's final aggregate does."""
+    """Merge partial groups, like Spark's final aggregate."""
     found: dict[tuple[object, ...], Group] = {}
     for *keys, count, total, least, added, counted in parts:
         before = found.get(tuple(keys), (0, None, None, 0.0, 0))
@@ -125,7 +125,7 @@ ROLLUP = (KEYED, Aggregation((K, NULL_T), CALLS), Aggregation((NULL_K, NULL_T), 
 
 
 def rolled_up(batch: pa.RecordBatch) -> dict[tuple[object, ...], Group]:
-    """The groups of each of `ROLLUP`, put together: no number marks them."""
+    """Return the merged groups of all levels of `ROLLUP`, without a grouping id."""
     found = [(*key, *group) for key, group in expected(batch, 2).items()]
     found += [(k, None, *group) for (k,), group in expected(batch, 1).items()]
     found += [(None, None, *group) for group in expected(batch, 0).values()]

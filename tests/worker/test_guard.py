@@ -1,4 +1,4 @@
-"""Range joins whose conditions may fail: by the index where nothing fails, pair by pair where something might."""
+"""Range joins whose conditions may fail: by the index if nothing fails, otherwise pair by pair."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def build_of(spec: PipelineSpec, spans: Spans) -> BuildSide:
 
 
 def probe_of(values: Sequence[int | None]) -> list[pa.Array]:
-    """Values, and what ten more are where that wraps around."""
+    """Return the values, and the values plus ten, which wrap around."""
     wrapped = [None if x is None else int(np.int64(x + 10).astype(np.int32)) for x in values]
     return [pa.array(values, pa.int32()), pa.array(wrapped, pa.int32())]
 
@@ -150,7 +150,7 @@ def test_what_fails(how: str) -> None:
 
 
 def test_row_groups_are_read_for_what_may_fail() -> None:
-    """Of a later join, the smallest and largest key rule out rows unless an earlier join may fail on them."""
+    """The key range of a later join excludes rows, unless an earlier join may fail on them."""
     keyed = JoinSpec("inner", (KeyPair(ColumnRef(0, 0), 0, "int32", False),), "auto", "")
     for first in (spec_of("inner").joins[0], JoinSpec("inner", (), "auto", "", ranges=RANGES)):
         spec = PipelineSpec(2, (first, keyed), ())
@@ -162,17 +162,17 @@ def test_row_groups_are_read_for_what_may_fail() -> None:
 
 
 FAILS_LATER = condition("<=", added(column(0, 0), column(1, 0)), column(1, 1))
-"""x + low <= high, which fails on the last of these spans only."""
+"""x + low <= high, which fails only for the last of these spans."""
 MATCHES_FIRST: Spans = [(8, 0), (1, 9), (MOST, MOST)]
 ODD = among(column(0, 0), ("1", "3", "5", "7"))
-"""x is one of these numbers: a test beside the formula, which Arrow evaluates."""
+"""x is one of these numbers: a test in addition to the formula, which Arrow evaluates."""
 
 
 @pytest.mark.parametrize("how", ["semi", "anti", "existence"])
 @pytest.mark.parametrize("form", ["guarded", "guarded, and more", "nested", "nested, and more"])
 @pytest.mark.parametrize("rows", [1, 3, 5_000])
 def test_nothing_is_tried_behind_the_first_match_of_a_row(how: str, form: str, rows: int) -> None:
-    """Neither where all conditions are compiled, nor where Arrow tests one of them: Spark does not look there."""
+    """Whether all conditions are compiled, or Arrow tests one of them: Spark does not evaluate further pairs."""
     beside = ODD if "more" in form else None
     if "guarded" in form:
         ranges = (RangePair(ColumnRef(0, 0), "<=", 1, "int32"),)
@@ -194,7 +194,7 @@ def test_nothing_is_tried_behind_the_first_match_of_a_row(how: str, form: str, r
     values = [1, 3, 5][:rows] * max(1, rows // 3)
     every = {"semi": [(x,) for x in values], "anti": [], "existence": [(x, True) for x in values]}
     assert found(values) == every[how]
-    # The formula does not hold for 9, and the test beside it not for 4.
+    # 9 does not satisfy the formula, and 4 does not satisfy the additional test.
     for unmatched in ([9], [*values, 9] if beside is None else [*values, 4]):
         with pytest.raises(ConditionError, match="the condition of join 1 fails"):
             found(unmatched)

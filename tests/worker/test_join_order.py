@@ -1,4 +1,4 @@
-"""Joins in every order that is possible, on whole and on reduced build sides: the same rows, against the oracle."""
+"""Joins in every valid order, on complete and on reduced build sides, give the rows of the oracle."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LONG = parse_key_type("int64")
 
 
 def orders(spec: PipelineSpec) -> Iterator[list[int]]:
-    """Yield every order that is possible."""
+    """Yield every valid order."""
     free, needs = movable(spec), needed(spec)
     for order in itertools.permutations(range(free)):
         if all(needs[number] <= {*order[:place]} for place, number in enumerate(order)):
@@ -66,7 +66,7 @@ def test_any_chain_in_any_order(case: Case, data: st.DataObject) -> None:
 
 
 def star(hows: Sequence[str], null_rate: float = 0.1) -> Case:
-    """A fan-out, then joins that look at its build side, at the probe side, and at both."""
+    """Return a fan-out, then joins with keys of its build side, of the probe side, and of both."""
     generator = random.Random(5)
     tables = [make_table(generator, rows, null_rate, 6) for rows in (20, 24, 3, 1, 5)]
     keys = [[(Reference(0, 1), 1)], [(Reference(1, 2), 2)], [(Reference(1, 4), 4)], [(Reference(0, 2), 2)]]
@@ -103,7 +103,7 @@ def test_a_star_in_any_order(hows: Sequence[str], delivery: str) -> None:
 @given(data=st.data())
 @examples(40)
 def test_any_reduced_build_side(data: st.DataObject) -> None:
-    """Whatever the index is made from, and whichever joins reduce it, those that fan out among them."""
+    """For any source of the index, and any joins that reduce it, including fan-outs."""
     generator = random.Random(data.draw(st.integers(0, 1 << 32), label="seed"))
     null_rate = data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0]), label="null rate")
     stride = data.draw(st.sampled_from([1, 1 << 40]), label="stride")
@@ -143,7 +143,7 @@ def test_a_build_side_is_reduced_once_its_join_has_emitted_as_many_rows() -> Non
     assert told.operators[0]["rows_in"] == before.operators[0]["rows_in"] == 40
     assert before.operators[1]["rows_out"] == told.operators[1]["rows_out"]
     assert before.operators[0]["rows_out"] > told.operators[0]["rows_out"] > told.operators[1]["rows_out"]
-    whole = settings()  # one morsel: nothing comes after it
+    whole = settings()  # one morsel, after which no decision follows
     assert check(case, [], whole).reduced == []
 
 
@@ -171,7 +171,7 @@ def test_a_large_build_side_is_sampled_first(reducing: Sequence[int], kept: int 
 
 
 def numbers(*joins: tuple[str, int], rows: int = 1000) -> tuple[PipelineSpec, list[pa.Array]]:
-    """A probe side of `rows` rows 0, 1, …, and a join by each of its columns."""
+    """Return a probe side of `rows` rows 0, 1, …, and a join on each of its columns."""
     made = tuple(
         JoinSpec(how, (KeyPair(ColumnRef(source, 0), 0, "int64", False),), "auto", f"{how} {number}")
         for number, (how, source) in enumerate(joins, 1)
@@ -196,7 +196,7 @@ def test_what_keeps_least_runs_first_and_fan_outs_last() -> None:
     spec, probe = numbers(("inner", 0), ("left", 0), ("anti", 0), ("semi", 0))
     builds = of(spec, [*range(1000)] * 3, range(1000), range(0, 1000, 2), range(0, 1000, 10))
     assert best_order(spec, builds, morsel(probe)) == (3, 2, 1, 0)
-    assert best_order(spec, builds, morsel([probe[0][:63]])) == (0, 1, 2, 3)  # too few to tell
+    assert best_order(spec, builds, morsel([probe[0][:63]])) == (0, 1, 2, 3)  # too few to decide
 
 
 def test_joins_of_build_sides_are_measured_on_their_rows() -> None:
@@ -224,7 +224,7 @@ def test_a_nested_loop_is_not_tried() -> None:
 
 @pytest.mark.parametrize("mode, order", [("measured", [1, 0]), ("query", []), ("random", None)])
 def test_the_order_of_a_task(mode: str, order: list[int] | None) -> None:
-    """All rows come, whoever has looked at the first ones; the report keeps the order of the query."""
+    """All rows are emitted, including the sampled ones; the report has the order of the query."""
     spec, probe = numbers(("inner", 0), ("semi", 0))
     builds = of(spec, [*range(1000)] * 3, range(0, 1000, 10))
     way = settings(debug_join_order=mode, morsel_max_rows=300, morsel_min_rows=1)

@@ -1,6 +1,6 @@
-"""Beyond what 32 bits count: rows, pairs and bytes, without the memory that so many would take.
+"""Numbers beyond 32 bits: rows, pairs and bytes, without using that much memory.
 
-Pages of zeros that nobody writes to take none, and a probe can resume anywhere.
+Untouched pages of zeros use no memory, and a probe can resume anywhere.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def recipe(*types: pa.DataType, algorithm: str = "hash", ranges: int = 0) -> Ind
 
 
 def equal(kind: str) -> Matches:
-    """The matches of `MANY` probe rows, each of which matches `MANY` build rows."""
+    """Return the matches of `MANY` probe rows, each of which matches `MANY` build rows."""
     if kind == "all rows":
         return AllRowsIndex(MANY).lookup(normalise_keys([pa.array(np.zeros(MANY, dtype=np.int64))], [False]))
     value: Any = b"key" if kind == "bytes" else 1 << 40 if kind == "hash" else 7
@@ -97,7 +97,7 @@ def test_rows_of_an_index_without_keys() -> None:
 
 
 def zeros(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Pages that take no memory until they are written to."""
+    """Return zeros in pages that use no memory until they are written to."""
     return np.zeros(count, dtype=dtype)
 
 
@@ -116,7 +116,7 @@ def test_a_column_of_more_rows_than_32_bits_count() -> None:
 
 
 def far_texts() -> Column:
-    """Texts around the byte number 2^31 of their buffer, the first and the third of them long."""
+    """Return strings around byte 2^31 of their buffer; the first and the third are long."""
     edge = 1 << 31
     ends = [0, edge - 2, edge + 2, 2 * edge, 2 * edge + 3]
     data = zeros(ends[-1], np.uint8)

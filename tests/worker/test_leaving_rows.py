@@ -1,4 +1,7 @@
-"""Rows that leave a task for others: its file, and what it tells of that; by several threads, and without memory."""
+"""Outgoing rows of a task: the file, and its metadata; with several threads, and without memory.
+
+A bucket of keys is a `line` in the code.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def sent(
     keeps_unmatchable: bool = True, threads: int = 1, step: int = 1000, table: pa.Table = TABLE
 ) -> dict[str, np.ndarray]:
-    """Let the table leave in morsels; return what the sink tells."""
+    """Send the table in morsels; return the metadata of the sink."""
     partitioning = Partitioning(
         (0,), (pa.int64(),), (False,), RoutingTable(LINES, LINES), keeps_unmatchable, (1 << 64) - 1
     )
@@ -94,7 +97,7 @@ def test_all_rows_arrive_line_by_line(
 
 
 def test_a_sum_tells_rows_of_other_keys_apart(target: Path) -> None:
-    """Not rows in another order; and a file that is there already is written."""
+    """Rows in another order have the same sum. An existing file is overwritten."""
     target.touch()
     expected = sent()["checksum"]
     backwards = TABLE.take(pa.array(range(ROWS)[::-1]))
@@ -111,7 +114,10 @@ def test_rows_that_match_nothing_stay(target: Path) -> None:
 
 
 def test_a_slot_finds_its_rows_by_a_text(target: Path) -> None:
-    """Those of some lines of two sides, and what is shared with other slots; a text without segments, and no text."""
+    """A JSON text locates the rows: buckets of two sides, and rows shared with other partitions.
+
+    The text may have no segments, and may be missing.
+    """
     told = sent()
     starts = np.cumsum(told["bytes"]) - told["bytes"]
     places = [[str(target), int(starts[line]), int(told["bytes"][line])] for line in range(LINES)]

@@ -1,4 +1,4 @@
-"""Operators and sinks that the package does not have run in its pipeline, in every way of delivery."""
+"""Operators and sinks outside of the package run in its pipeline, in every delivery mode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAYS = [(delivery, threads, cores) for delivery in DELIVERIES for threads, cores
 
 
 class EvenThenOdd:
-    """Emits even numbers as they come, and odd ones when it finishes."""
+    """Emits even numbers immediately, and odd ones when it finishes."""
 
     row_bytes = 8.0
 
@@ -53,7 +53,7 @@ def within(rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
 
 
 class Summed:
-    """Keeps the sum of a column, and emits it when it finishes."""
+    """Sums a column, and emits the sum when it finishes."""
 
     row_bytes = 8.0
     copies = 1

@@ -1,4 +1,4 @@
-"""The pipeline interpreter against the oracle: chains of joins, under every budget, in order."""
+"""The pipeline interpreter against the oracle: chains of joins, with every budget, in order."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def settings(**changes: Any) -> Settings:
 
 
 def rows_bound(budget: int | None) -> Settings:
-    """Settings under which no operator may produce more rows than this."""
+    """Return settings under which no operator may emit more rows than this."""
     return DEFAULTS if budget is None else settings(morsel_max_rows=budget, morsel_min_rows=1)
 
 
@@ -67,9 +67,9 @@ def arrow_reference(reference: Reference) -> ColumnRef:
 def make_table(
     generator: random.Random, rows: int, null_rate: float, distinct: int = 4, stride: int = 1
 ) -> list[list[Any]]:
-    """Columns as Python values: row number, four key columns with few values, two of payload.
+    """Return columns as Python values: row number, four key columns with few values, two of payload.
 
-    A large `stride` keeps integer keys from being addressed directly.
+    A large `stride` prevents direct addressing of integer keys.
     """
 
     def column(value: Callable[[], Any]) -> list[Any]:
@@ -105,7 +105,7 @@ def build_side(arrays: Sequence[pa.Array], rows: int, join: JoinSpec, hash_mask:
 def batches_of(
     arrays: Sequence[pa.Array], rows: int, cuts: Sequence[int], types: Sequence[pa.DataType] = TYPES
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in batches that end at `cuts`; equal cuts give empty batches."""
+    """Yield the rows in batches that end at `cuts`; equal cuts give empty batches."""
     schema = pa.schema([(f"c{number}", kind) for number, kind in enumerate(types)])
     whole = pa.RecordBatch.from_arrays(list(arrays), schema=schema)
     for start, stop in itertools.pairwise([0, *sorted(cuts), rows]):
@@ -113,7 +113,7 @@ def batches_of(
 
 
 class Case:
-    """A chain of joins over random tables, as the oracle and as the pipeline understand it."""
+    """A chain of joins over random tables, in the forms of the oracle and of the pipeline."""
 
     def __init__(
         self,
@@ -164,13 +164,13 @@ class Case:
         return RowBatches(self.input(cuts, owned), self.spec, with_settings.morsel_max_rows)
 
     def input(self, cuts: Sequence[int] = (), owned: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
-        """The probe side; before a right or full join, build rows are strewn in among the probe rows."""
+        """Return the probe side; for a right or full join, build row ids are mixed in."""
         arrays = arrays_of(self.tables[0])
         if not self.spec.owner_columns:
             return batches_of(arrays, self.lengths[0], cuts)
         owned = range(self.lengths[1]) if owned is None else owned
         total = self.lengths[0] + len(owned)
-        # Row number r of the input is a probe row as long as r is even and probe rows are left.
+        # Row r of the input is a probe row if r is even and probe rows are left.
         order = sorted(
             [(2 * i, i, None) for i in range(self.lengths[0])] + [(2 * i + 1, None, o) for i, o in enumerate(owned)]
         )
@@ -191,7 +191,7 @@ class Case:
         cuts: Sequence[int] = (),
         bound: int | None = None,
     ) -> Pipeline:
-        """Rows are the oracle's, without ranges in its order too, and every batch keeps to its schema and its bound."""
+        """Assert the oracle's rows, in its order without ranges, and that every batch has its schema and its bound."""
         pipeline = self.pipeline(with_settings, headroom)
         rows = rows_in_order(
             pipeline.run(self.source(cuts, with_settings=with_settings)),
@@ -204,7 +204,7 @@ class Case:
         return pipeline
 
     def arrow_values(self, rows: list[list[Any]]) -> list[list[Any]]:
-        """Oracle rows as Arrow gives them back (integers in decimal columns become decimals)."""
+        """Return oracle rows in the types that Arrow returns (integers in decimal columns become decimals)."""
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.outputs)
         arrays = [pa.array(list(column), field.type) for column, field in zip(columns, self.schema, strict=False)]
         return [list(row) for row in zip(*(array.to_pylist() for array in arrays), strict=True)] if arrays else rows
@@ -297,7 +297,7 @@ def test_every_kind_of_join(how: str, column: int, algorithm: str, budget: int |
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("column", KEY_TYPES)
 def test_many_rows_a_key(how: str, column: int, algorithm: str) -> None:
-    """Payload comes from a copy in the order of keys, but where the join asks for build rows or for no payload."""
+    """Payload is from a copy in key order, unless the join requires build row ids or no payload."""
     generator = random.Random(f"{how} {column}")
     tables = [make_table(generator, 9, 0.2, distinct=4), make_table(generator, 50, 0.2, distinct=3)]
     outputs = [Reference(0, 0)] + ([] if how in ("semi", "anti") else [Reference(1, c) for c in (0, 2, 5, 6)])
@@ -326,7 +326,7 @@ def test_no_batches_at_all() -> None:
 
 
 def three_joins(rows: int = 12) -> Case:
-    """Keys from the probe side and from both earlier build sides."""
+    """Return joins with keys from the probe side and from both earlier build sides."""
     generator = random.Random(5)
     tables = [make_table(generator, rows, 0.1) for _ in range(4)]
     steps = [
@@ -339,7 +339,7 @@ def three_joins(rows: int = 12) -> Case:
 
 @pytest.mark.parametrize("headroom", HEADROOMS)
 def test_budgets_follow_the_headroom(headroom: str) -> None:
-    """No batch exceeds what the controller allows: the minimum where memory is short, the maximum where it is not."""
+    """No batch exceeds the controller's limit: the minimum if memory is scarce, otherwise the maximum."""
     case = three_joins()
     limits = settings(morsel_max_rows=50, morsel_min_rows=3)
     short = headroom in ("tiny", "negative")
@@ -372,7 +372,7 @@ def test_no_operator_produces_more_than_its_budget(monkeypatch: pytest.MonkeyPat
 
 
 def test_output_is_lazy_and_small_whatever_the_fan_out() -> None:
-    """The first rows of a cross join of 10^10 come at once, in a batch within budget."""
+    """The first rows of a cross join of 10^10 rows are emitted immediately, in a batch within budget."""
     rows = 100_000
     join = JoinSpec("inner", (), "auto", "cross")
     spec = PipelineSpec(1, (join, join), (ColumnRef(0, 0), ColumnRef(2, 0)))
@@ -408,7 +408,7 @@ def test_one_key_with_many_matches() -> None:
 
 @pytest.mark.parametrize("how", HOWS)
 def test_zero_payload_columns(how: str) -> None:
-    """Only the number of rows is left (Spark prunes all columns below a count)."""
+    """Only the number of rows remains (Spark prunes all columns below a count)."""
     generator = random.Random(2)
     tables = [make_table(generator, rows, 0.2) for rows in (9, 8)]
     case = Case(tables, [Step(how, [(Reference(0, 1), 1)], [False])], [])
@@ -430,7 +430,7 @@ def test_metrics_count_rows_of_every_operator() -> None:
         assert len(metrics.seconds) == 4
 
 
-# Right and full joins: who owns a build row gives it out if nobody matched it.
+# Right and full joins: the owner of a build row emits it if it has no match.
 
 
 @pytest.mark.parametrize("how", ["right", "full"])
@@ -451,7 +451,7 @@ def test_only_owned_build_rows_come_unmatched(how: str) -> None:
 @pytest.mark.parametrize("how", ["right", "full"])
 @pytest.mark.parametrize("tasks", [1, 2, 5])
 def test_tasks_that_share_the_keys_give_each_build_row_once(how: str, tasks: int) -> None:
-    """As Spark shuffles: equal keys meet in one task, which then knows all matches of the build rows it owns."""
+    """As in Spark's shuffle: one task has all rows of a key, and so all matches of the build rows that it owns."""
     generator = random.Random(4)
     probe, build = make_table(generator, 40, 0.2, distinct=5), make_table(generator, 30, 0.2, distinct=9)
     step = Step(how, [(Reference(0, 1), 1)], [False])
@@ -484,7 +484,7 @@ def test_a_task_with_build_rows_but_no_probe_rows() -> None:
 
 @pytest.mark.parametrize("left, right", [("int32", "int64"), ("int64", "int32"), ("int64", "int64"), ("int8", "int64")])
 def test_the_key_of_a_full_join_with_using_is_whichever_side_has_it(left: str, right: str) -> None:
-    """Of the wider type of the two, with no digit lost on the way: `coalesce(left, right)` in Spark."""
+    """The key has the wider type of the two, without losing digits: `coalesce(left, right)` in Spark."""
     far = {"int8": 100, "int32": 2**31 - 1, "int64": 2**40}
     probe, build = [1, far[left], None], [1, far[right] - 5, None]
     using = ColumnRef(0, 0, ColumnRef(1, 0), "int64")
@@ -507,7 +507,7 @@ def test_the_key_of_a_full_join_with_using_is_whichever_side_has_it(left: str, r
     )
 
 
-# Types, and what does not fit.
+# Types, and values that do not fit.
 
 
 TYPED_JOIN = JoinSpec("inner", (KeyPair(ColumnRef(0, 0), 0, "int64", False),), "auto", "typed")
@@ -525,7 +525,7 @@ def one_join(
     with_settings: Settings = DEFAULTS,
     headroom: Headroom = HEADROOMS["unknown"],
 ) -> tuple[Pipeline, pa.RecordBatch]:
-    """A pipeline whose output `name` is declared as `output` and made from `payload`."""
+    """Return a pipeline whose output `name` has type `output` and is computed from `payload`, and its input."""
     keys = pa.array(range(len(payload)), pa.int64())
     builds = [build_side([keys, payload], len(payload), TYPED_JOIN, FULL_MASK)]
     schema = pa.schema([("key", pa.int64()), (name, output)])
@@ -584,7 +584,7 @@ def test_batches_hold_as_many_strings_as_they_may() -> None:
 
 @pytest.mark.parametrize("free", [0, 1 << 20, 8 << 20])
 def test_wide_rows_stay_within_what_memory_allows(free: int) -> None:
-    """200 rows of 100 KB and one of 20 MB: a mebibyte at a time, a third of half of the headroom, or one row."""
+    """200 rows of 100 KB and one of 20 MB: batches of a mebibyte, a sixth of the headroom, or one row."""
     payload = ["x" * 100_000] * 200 + ["y" * 20_000_000] + ["z"]
     pipeline, batch = one_join(pa.string(), pa.array(payload), headroom=lambda: (free, "cgroup"))
     most = max(1 << 20, free // 6)
@@ -604,7 +604,7 @@ NESTED: dict[str, tuple[pa.DataType, Callable[[bytes], Any]]] = {
 
 @pytest.mark.parametrize("kind", NESTED)
 def test_a_nested_value_of_100_mb_stays_within_what_memory_allows(kind: str) -> None:
-    """Among tiny ones, whose average says nothing of it: it comes alone, and they by the budget."""
+    """Its small neighbours hide it in their average: it is emitted alone, and they by the budget."""
     arrow_type, made = NESTED[kind]
     payload = pa.array([made(b"tiny" * (row % 5)) for row in range(3_000)], arrow_type)
     payload = pa.concat_arrays([payload, pa.array([made(b"x" * 100_000_000)], arrow_type), payload])
@@ -617,7 +617,7 @@ def test_a_nested_value_of_100_mb_stays_within_what_memory_allows(kind: str) -> 
 
 
 def test_fixed_morsels_of_nested_values_stay_below_two_gibibytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody asks for the memory there, but offsets end: with 30 values of 100 MB each, after 21 of them."""
+    """Memory is not checked there, but offsets are limited: with 30 values of 100 MB each, after 21 of them."""
     payload = pa.array([[b""]] * 98 + [[b"x" * 1_000_000]] * 2, pa.list_(pa.binary()))
     monkeypatch.setattr(output_size, "ARRAY_BYTES", output_size.ARRAY_BYTES // 100)
     pipeline, _ = one_join(payload.type, payload, with_settings=settings(debug_delivery="morsel"))
@@ -635,7 +635,7 @@ def test_a_row_that_no_batch_can_hold_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_string_keys_of_later_joins_are_copied_by_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys of a later join are gathered for all rows that an earlier one emitted, however long their strings are."""
+    """Keys of a later join are gathered for all rows of an earlier one, whatever the length of their strings."""
     generator = random.Random(8)
     tables = [make_table(generator, 20, 0.1) for _ in range(3)]
     steps = [Step("inner", [(Reference(0, 1), 1)], [False]), Step("inner", [(Reference(1, 2), 2)], [False])]
@@ -646,7 +646,7 @@ def test_string_keys_of_later_joins_are_copied_by_the_budget(monkeypatch: pytest
     case.check(settings(morsel_max_bytes=100))
 
 
-# Ways of delivery, and threads.
+# Delivery modes and threads.
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)

@@ -1,4 +1,4 @@
-"""Build sides that pipelines make of files: their rows, held against loops over lists; their names; their errors."""
+"""Build sides that pipelines derive from files: their rows, compared with loops over lists; names; errors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def scan_of(table: pa.Table, path: Path) -> tuple[ParquetScan, DataFile]:
 def source_of(
     tmp_path: Path, table: pa.Table, spec: PipelineSpec, projection: Projection, parts: int = 3
 ) -> PipelinedRows:
-    """A pipeline over the table in parts, with the dimension as build side of every join; all columns are integers."""
+    """Return a pipeline over the table in parts. The dimension is every join's build side; all columns are integers."""
     scan, file = scan_of(table, tmp_path / "facts")
     below, dims = scan_of(DIMS, tmp_path / "dims")
     build = ScannedFiles(below, (dims.split(0, 2**62),), 1 << 30, 1 << 30, 1)
@@ -117,7 +117,7 @@ def test_joins_filters_and_columns(tmp_path: Path, rows: int, parts: int, nulls:
 @pytest.mark.parametrize("nulls", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize(("rows", "distinct"), [(0, 1), (1, 1), (700, 1), (700, 700), (300_000, 200_000)])
 def test_groups_come_out_once(tmp_path: Path, rows: int, distinct: int, nulls: float) -> None:
-    """Also where rows hardly share groups, which makes others pass."""
+    """Even if rows rarely share groups, so that later rows are passed through."""
     table = facts(rows, distinct, nulls)
     calls = (AggregateCall("count", None), AggregateCall("sum", column(0, 1, INT)))
     spec = PipelineSpec(2, (), (), aggregations=(Aggregation((column(0, 0, INT),), calls, whole=True),))

@@ -1,4 +1,4 @@
-"""Predicates in Python: which share their machine code, and that compiled code computes as Python does."""
+"""Predicates in Python: those that share machine code, and that compiled code computes the same as Python."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCALE: Any = 2
 
 
 class Compiled:
-    """Compiled tests by fingerprint, as workers keep them."""
+    """Compiled tests by fingerprint, as workers cache them."""
 
     def __init__(self) -> None:
         self.tests: dict[str, PairTest] = {}
@@ -70,7 +70,7 @@ def compiled() -> Compiled:
     return Compiled()
 
 
-# Which predicates share their code.
+# Predicates that share their code.
 
 LEFT, RIGHT = [0.0, 1.0, 2.5, 4.0], [-1.0, 0.5, 2.5]
 
@@ -98,7 +98,7 @@ def among(table: Any) -> Predicate:
     ids=["floats", "integers", "defaults", "arrays"],
 )
 def test_captured_numbers_are_arguments(compiled: Compiled, predicates: list[Predicate]) -> None:
-    """One compilation and one inference of types serve all values, and each gives its own rows."""
+    """One compilation and one type inference serve all values, and each value gives its own rows."""
     before, answers = compilable.made, set()
     for predicate in predicates * 2:
         found = compiled.hits(predicate, LEFT, RIGHT)
@@ -109,7 +109,7 @@ def test_captured_numbers_are_arguments(compiled: Compiled, predicates: list[Pre
 
 
 def test_2000_predicates_defined_in_a_loop_are_two_formulas(compiled: Compiled) -> None:
-    """Half of them capture another number each: what a query in foreachBatch does for days."""
+    """Half of them capture different numbers, like a query in foreachBatch that runs for days."""
     before = compilable.made
     for number in range(2_000):
         limit = number / 500 if number % 2 else 1.5
@@ -249,7 +249,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "math.lgamma(x)": ("F",),
 }
 LAST_BIT = ("math.hypot", "math.gamma", "math.lgamma")
-"""Computed by another library than Python's."""
+"""Another library than Python's computes these."""
 
 
 def operations() -> Iterator[Any]:
@@ -280,20 +280,20 @@ def is_same(one: Any, other: Any, digits: bool = False) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether this is no boundary: operands and results of this kind have to be computed by compiled code."""
+    """Return whether no value is extreme: compiled code must compute such operands and results itself."""
     values = value if isinstance(value, tuple) else (value,)
     return all(isinstance(v, int | float) and abs(v) < 2**31 for v in values)
 
 
 @pytest.mark.parametrize(("text", "domain"), list(operations()))
 def test_numbers_compute_as_in_python(text: str, domain: str) -> None:
-    """The same value to the last bit, or an exception, on which Python is asked; for plain numbers the value."""
+    """The same value to the last bit, or an exception, after which Python computes; for plain numbers, the value."""
     function = eval(f"lambda {', '.join('xy'[: len(domain)])}: {text}", {"math": math})
     counterpart = numba.njit(error_model="numpy", pipeline_class=WithConstants)(function)
     computed = 0
     for values in itertools.product(*(VALUES[kind] for kind in domain)):
         if re.search(r"<<|\*\*|pow", text) and domain == "II" and values[1] > 100:
-            continue  # Python would make an integer of that many digits
+            continue  # Python would compute an integer of that many digits
         expected, found = outcome(function, values), outcome(counterpart, values)
         if not isinstance(found, type):
             assert is_same(expected, found, text.startswith(LAST_BIT)), (values, expected, found)
@@ -359,6 +359,6 @@ def test_errors_are_those_of_python(compiled: Compiled, predicate: Predicate, er
     ],
 )
 def test_integers_do_not_overflow(compiled: Compiled, predicate: Predicate) -> None:
-    """Where 64 bits are too few, Python computes."""
+    """If 64 bits are not enough, Python computes."""
     small = [n for n in INTEGERS if n != 2**63]
     assert compiled.hits(predicate, small, small) == hits_in_python(predicate, small, small)

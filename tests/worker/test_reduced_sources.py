@@ -1,4 +1,4 @@
-"""Build sides without rows that other joins drop: the rows of queries are those with all of them."""
+"""Build sides reduced by semi-joins: queries give the same rows as with complete build sides."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def join(how: str, *keys: tuple[int, int, int]) -> JoinSpec:
 def answered(
     spec: PipelineSpec, sources: tuple[BuildSource, ...], settings: Settings = SETTINGS
 ) -> tuple[Counter[Row], list[int]]:
-    """The rows of a query over some probe rows, and how many rows each build side has."""
+    """Return the rows of a query over some probe rows, and the number of rows of each build side."""
     reported, probe = Reported(), table(1, 2000, (200, 40))
     schema = pa.schema(
         [
@@ -102,7 +102,7 @@ def answered(
 def test_scans_drop_what_is_found_by_dropped_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, drops: str, in_vain: bool
 ) -> None:
-    """Also where the joins that save work stop doing so."""
+    """Even if the reducing joins are stopped because they drop too few rows."""
     if in_vain:
         monkeypatch.setattr(early_drop.Dropped, "too_few", property(lambda seen: seen.rows_in > 0))
     small = scanned(tmp_path / "small", table(2, 300, (200, 100)), below(1, 10))
@@ -130,7 +130,7 @@ def pipelined(facts: ScannedFiles, dims: ScannedFiles, spec: PipelineSpec) -> Pi
 
 
 def test_pipelines_drop_within(tmp_path: Path) -> None:
-    """A filtered table reduces another's dimension, and that the rows of a pipeline, inside of it."""
+    """A filtered table reduces a dimension, which reduces the rows within another pipeline."""
     nations = scanned(tmp_path / "nations", table(4, 60, (25, 100), 0.0), below(1, 10))
     suppliers = scanned(tmp_path / "suppliers", table(5, 1000, (300, 25)))
     facts = scanned(tmp_path / "facts", table(6, 9000, (200, 300, 50)))
@@ -198,7 +198,7 @@ def test_names_tell_by_what_rows_were_dropped(tmp_path: Path) -> None:
 
 
 def test_what_may_fail_drops_nothing_elsewhere(tmp_path: Path) -> None:
-    """Its error would be told of the wrong build side."""
+    """Its error would be reported for the wrong build side."""
     failing = condition(
         "<", Expression("%", INT, (literal("1", INT), column(0, 0, INT)), checked=True), literal("1", INT)
     )

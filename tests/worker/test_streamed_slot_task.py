@@ -1,4 +1,4 @@
-"""What a slot keeps of the lines that come to it."""
+"""The indexes that a partition caches for the buckets that are moved to it."""
 
 from __future__ import annotations
 

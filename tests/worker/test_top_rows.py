@@ -1,4 +1,4 @@
-"""The sink that keeps the first rows, held against sorting all of them."""
+"""The top-n sink, compared with sorting all rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BY_TEXT = (OrderedBy(1, False, False), OrderedBy(3, True, False), OrderedBy(2, F
 
 
 def rows_of(count: int, distinct: int = 10**9, nulls: float = 0.1, seed: int = 3) -> pa.RecordBatch:
-    """Return a list, which tells rows apart, a text, a number and a float."""
+    """Return a list that identifies rows, a string, a number and a float."""
     rng = np.random.default_rng(seed)
 
     def column(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
@@ -77,7 +77,7 @@ def sort_key(order: tuple[OrderedBy, ...], row: dict[str, Any]) -> list[tuple[in
 
 
 def check(top: Top, batch: pa.RecordBatch, found: list[dict[str, Any]]) -> None:
-    """The first rows by what they are ordered by, and each of them a row of the input."""
+    """Assert that the first rows have the right order keys, and that each of them is a row of the input."""
     wanted = sorted(sort_key(top.order, row) for row in batch.to_pylist())[: top.count]
     assert sorted(sort_key(top.order, row) for row in found)[: top.count] == wanted
     given = Counter(map(repr, batch.to_pylist()))
@@ -141,7 +141,7 @@ def test_rows_leave_where_memory_is_short(monkeypatch: pytest.MonkeyPatch, limit
 
 
 def test_what_is_held_is_a_copy() -> None:
-    """The columns of a morsel go with it."""
+    """The columns of a morsel are freed with it."""
     batch = rows_of(50)
     values = np.arange(50, dtype=np.int64)
     numbers = pa.Array.from_buffers(pa.int64(), 50, [None, pa.py_buffer(values)])
@@ -153,7 +153,7 @@ def test_what_is_held_is_a_copy() -> None:
 
 
 def test_nested_columns_whose_elements_have_other_names() -> None:
-    """Files spell them as they like, and batches of different spellings are not put into one."""
+    """Files may use any element names, and batches with different names cannot be concatenated directly."""
     batches = []
     for start, name in ((0, "item"), (10, "element"), (20, "item")):
         lists = pa.array([[row] for row in range(start, start + 10)], pa.list_(pa.field(name, pa.int64())))

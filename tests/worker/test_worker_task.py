@@ -1,4 +1,4 @@
-"""The frame that every task runs in."""
+"""The frame in which every task runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = pa.record_batch({"a": [1, 2]})
 
 @dataclass(frozen=True)
 class Limited(WorkerTask):
-    """Emits each batch as it came, and fails on an empty one."""
+    """Emits each batch unchanged, and fails on an empty one."""
 
     max_bytes: int
 
@@ -42,7 +42,7 @@ class Limited(WorkerTask):
 
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """One entry each time that memory is returned."""
+    """Return a list that gets one entry each time memory is released."""
     found: list[str] = []
     monkeypatch.setattr(freed, "release_unless_ample", lambda: found.append("released"))
     return found
@@ -89,7 +89,7 @@ def test_arrow_without_the_codec_of_spark_says_so() -> None:
 
 
 def test_every_task_runs_in_the_frame() -> None:
-    """No class of the workers' modules that Spark calls has another one."""
+    """No class in the modules of workers that Spark calls has a frame of its own."""
     found = set()
     for module in pkgutil.iter_modules(sparkext.worker.__path__, "sparkext.worker."):
         if module.name.endswith("_task"):
@@ -105,7 +105,7 @@ def test_modules_that_tasks_have_loaded_are_collected_once() -> None:
     _settle()
     loaded = [[] for _ in range(300_000)]
     before = gc.get_freeze_count()
-    gc.collect()  # as Spark does after a task
+    gc.collect()  # like Spark after a task
     assert gc.get_freeze_count() <= before
 
     _settle()

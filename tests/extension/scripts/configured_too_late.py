@@ -1,4 +1,4 @@
-"""`configure` where Spark runs without the extension, and where it has run without it."""
+"""`configure` fails if Spark is running without the extension, and if it has run without it before."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main() -> None:
         raise AssertionError("declined went on")
     assert spark.range(3).count() == 3
     spark.stop()
-    # The JVM goes on, and would leave out an extension that it cannot find.
+    # The JVM still runs. Spark would silently ignore an extension that is not on its class path.
     assert "without the extension" in refusal()
     print("all is well")
 

@@ -1,4 +1,4 @@
-"""Dynamic allocation: executors leave with the map outputs that they wrote, and others come when a query runs again."""
+"""Dynamic allocation: executors are removed with their map outputs, and new ones start when a query runs again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALLOCATED = {
     "spark.dynamicAllocation.minExecutors": "0",
     "spark.dynamicAllocation.executorIdleTimeout": "4s",
     "spark.dynamicAllocation.shuffleTracking.enabled": "true",
-    # Executors would stay as long as shuffles need what they wrote.
+    # Without this timeout, executors would stay as long as a shuffle needs their files.
     "spark.dynamicAllocation.shuffleTracking.timeout": "4s",
     "spark.scheduler.minRegisteredResourcesRatio": "0",
     "spark.sparkext.partitioned": "always",
@@ -31,7 +31,7 @@ ALLOCATED = {
 
 def wait_until_all_have_left(spark: SparkSession) -> None:
     deadline = time.monotonic() + 60
-    while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() > 1:  # the driver is one
+    while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() > 1:  # the driver counts as one
         assert time.monotonic() < deadline, "executors stay"
         time.sleep(0.2)
 
@@ -46,7 +46,7 @@ def main(master: str) -> None:
 
     @F.udf("long")
     def key(value: int) -> int:
-        """Maps that run again send rows to other lines than those that slots were planned by."""
+        """Return other keys in the second run, so that map tasks send rows to other buckets than planned."""
         return value % 3 + 500 * int(turn.read_text())
 
     build = spark.range(0, 10, 1, 3).withColumnRenamed("id", "d").hint("pipelined_join")

@@ -1,4 +1,4 @@
-"""Two executors of one host, with Spark's external shuffle service: each reads what the other has written."""
+"""Two executors on one host, with Spark's external shuffle service: each reads the map outputs of the other."""
 
 from __future__ import annotations
 

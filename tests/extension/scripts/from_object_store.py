@@ -1,6 +1,6 @@
-"""Tables in a bucket, which Spark reads through its S3A connector and workers by themselves: the same rows.
+"""Tables in an S3 bucket: Spark's S3A connector and the workers' own reader give the same rows.
 
-And checkpoints of joins of streams there, from which a query goes on.
+Checkpoints of stream joins are in the bucket, too, and a query is resumed from one.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def check(spark: SparkSession) -> None:
     assert rows_of(planned) == expected
     assert "workers read" in str(sparkext.report(planned))
 
-    # A setting that workers would not follow, of this bucket alone.
+    # A setting of this bucket alone, which workers do not support.
     spark.conf.set("fs.s3a.bucket.shelf.requester.pays.enabled", "true")
     left = joined(spark)
     assert "scan=columns from Spark (bucket shelf: fs.s3a.requester.pays.enabled is set)" in plan_of(left), plan_of(
@@ -84,7 +84,7 @@ def check(spark: SparkSession) -> None:
     assert rows_of(left) == expected
     spark.conf.unset("fs.s3a.bucket.shelf.requester.pays.enabled")
 
-    # A changed table is another build side.
+    # After a change, the table is a different build side.
     spark.range(7).selectExpr("id * 3 AS dk", "concat('new', id) AS n").write.mode("overwrite").parquet(
         "s3a://shelf/dims"
     )
@@ -152,7 +152,7 @@ try:
 finally:
     spark.stop()
     server.stop()
-# Keys are in a property of the jobs of streams, which the log of Spark's events redacts.
+# Access keys are a property of the jobs of streams, which Spark's event log redacts.
 told = "".join(path.read_text() for path in EVENTS.rglob("*") if path.is_file())
 assert f'"{SECRETS}":"*********(redacted)"' in told and CHECKPOINT in told
 assert SECRET not in told

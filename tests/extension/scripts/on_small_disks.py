@@ -1,4 +1,4 @@
-"""A session whose local disk is small, and filled: what runs all the same, and what is left behind."""
+"""A session with a small local disk that is filled: which queries still run, and which files remain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def joined(spark: SparkSession, probe: DataFrame, build: DataFrame) -> DataFrame
 
 @contextmanager
 def filled(disk: Path) -> Iterator[None]:
-    """Take what there is left, to the last page."""
+    """Fill the disk to the last page."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as stream:
         try:
@@ -40,7 +40,7 @@ def filled(disk: Path) -> Iterator[None]:
 
 
 def files(disk: Path) -> set[Path]:
-    """What joins leave: build sides, their indexes, reports."""
+    """Return the files of joins: build sides, their indexes, reports."""
     return {path for path in disk.rglob("*") if path.is_file() and "sparkext" in str(path.relative_to(disk))}
 
 
@@ -55,7 +55,7 @@ def a_build_side_that_fills_the_drivers_disk(spark: SparkSession, disk: Path) ->
 
 
 def disks_that_are_full_already(spark: SparkSession, disk: Path, folder: Path) -> None:
-    """Rows of the JVM cannot be published, and are joined by Spark. Of files, each worker has an index of its own."""
+    """Rows from the JVM cannot be published, so that Spark joins them. For files, each worker has its own index."""
     spark.range(2000).selectExpr("id AS k", "concat('f', id) AS f").write.parquet(str(folder / "facts"))
     spark.range(1000).selectExpr("id * 2 AS dk", "concat('d', id) AS d").write.parquet(str(folder / "dims"))
     facts, dims = (spark.read.parquet(str(folder / name)) for name in ("facts", "dims"))
@@ -77,7 +77,7 @@ def disks_that_are_full_already(spark: SparkSession, disk: Path, folder: Path) -
 
 
 def an_exchange_on_a_full_disk(spark: SparkSession, disk: Path) -> None:
-    """It fails as Spark's own shuffle does, leaves nothing, and runs once there is room."""
+    """The exchange fails like Spark's own shuffle, leaves no files, and succeeds once the disk has space again."""
     probe, build = (spark.range(50_000).selectExpr(f"id AS {name}", f"uuid() AS {name}s") for name in ("k", "dk"))
     before = {path for path in disk.rglob("*") if path.is_file()}
     with configured(spark, spark_sparkext_partitioned="always"):

@@ -1,4 +1,4 @@
-"""A worker is killed and its task retried; a session is stopped in the middle; encryption declines; Kryo is strict."""
+"""A killed worker's task is retried; a session is stopped during a query; encryption declines joins; Kryo is strict."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def a_session_is_stopped(spark: SparkSession, folder: Path) -> None:
     spark.stop()
     thread.join(PATIENCE)
     assert not thread.is_alive()
-    # Both PySpark and Spark may trip over the stopped session on their way out of the call.
+    # Both PySpark and Spark may fail again on the stopped session while they handle the first error.
     told = [str(error) for error in (*raised, *(error.__context__ for error in raised))]
     expected = ("SparkContext was shut down", '"org.apache.spark.SparkContext.dagScheduler()" is null')
     assert any(one in text for one in expected for text in told), told

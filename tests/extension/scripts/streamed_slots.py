@@ -1,4 +1,4 @@
-"""Joins whose slots run while the probe side streams to them, by tables that are drawn at random; with `master`."""
+"""Joins whose partitions run while the probe side is streamed to them, on random tables. `master` is the argument."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def joined(spark: SparkSession, how: str) -> DataFrame:
 
 
 def sums(rows: DataFrame) -> object:
-    """What differs if a row is lost, doubled or another: found without a shuffle, batch by batch."""
+    """Return checksums that differ if a row is lost, doubled or changed. They need no shuffle."""
 
     def take(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -74,7 +74,7 @@ def check(spark: SparkSession, *kinds: str) -> None:
 
 
 def executors() -> list[int]:
-    """The processes of executors."""
+    """Return the process ids of executors."""
     found = []
     for status in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -86,7 +86,7 @@ def executors() -> list[int]:
 
 
 def check_a_killed_executor(spark: SparkSession) -> None:
-    """Build rows are lost with it: the query says so, or has run again with what was left. Nothing hangs."""
+    """Its build rows are lost: the query fails with a clear error, or has run again. It never hangs."""
     ours = {*executors()} - BEFORE
     out = joined(spark, "inner")
     failures: list[BaseException] = []
@@ -112,7 +112,7 @@ def check_a_killed_executor(spark: SparkSession) -> None:
 
 
 def check_one_partition_at_a_time(spark: SparkSession) -> None:
-    """A slot that nobody asks for would be waited for."""
+    """Spark would never start the second partition, which the first one would wait for."""
     try:
         next(joined(spark, "inner").toLocalIterator())
     except Exception as failure:

@@ -1,4 +1,4 @@
-"""A job of spark-submit, whose JVM is there before it with the jar and another extension of the command line."""
+"""A job of spark-submit: its JVM starts first, with the jar and another extension from the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 import sparkext
 
-OTHER = "org.example.Missing"  # Spark warns of it, and goes on
+OTHER = "org.example.Missing"  # Spark logs a warning for it and continues
 
 
 def main() -> None:

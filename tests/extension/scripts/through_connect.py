@@ -1,4 +1,4 @@
-"""A Connect session whose server has the extension: the plan, the rows, and what is refused."""
+"""A Connect session whose server has the extension: the plan, the rows, and the calls that are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver in an environment that is not activated: for functions Spark starts another Python, without sparkext."""
+"""A driver in a virtual environment that is not activated. Spark runs functions in another Python, without sparkext."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def main() -> None:
 def command_of(process: psutil.Process) -> list[str]:
     try:
         return process.cmdline()
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):  # it ends just now
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):  # the process ends at this moment
         return []
 
 

@@ -1,9 +1,10 @@
 """`python -m tests.fuzz.chains`: random chains of joins, as pipelines in this process and through Spark.
 
-The former are held against DuckDB, the latter against Spark's own joins and DuckDB. Rows are compared as multisets.
+Pipelines in this process are compared with DuckDB, those in Spark with Spark's own joins and DuckDB. Rows are compared
+as multisets.
 
-Exit status: 0, 1 if any case differed or failed. Every one that did is printed with the command that runs it alone, and
-once more with as few joins, columns and rows as still go wrong.
+Exit status: 0, or 1 if any case differed or failed. Each such case is printed with the command that runs it alone, and
+once more with as few joins, columns and rows as still fail.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _MOST_PROBLEMS = 10
 _PROGRESS_EVERY = 100
 
 Check = Callable[[Case], tuple[Outcome, list[str]]]
-"""Runs a case; returns what came of it, and in which ways that is wrong."""
+"""Runs a case; returns its outcome and the list of its problems."""
 
 
 @dataclass
 class Tally:
-    """What has run so far, one way."""
+    """Counts of the cases that have run in this process (`way` is `pipeline`) or through Spark (`spark`)."""
 
     way: str
     cases: int = 0
@@ -48,7 +49,7 @@ class Tally:
     problems: list[str] = field(default_factory=list)
 
     def count(self, case: Case, outcome: Outcome) -> None:
-        """Add a case that ran."""
+        """Count a case."""
         self.cases += 1
         self.rows += outcome.table.num_rows
         self.empty += not outcome.table.num_rows
@@ -66,7 +67,7 @@ class Tally:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run as many cases as `argv` asks for."""
+    """Run as many cases as `argv` requests."""
     arguments = _parser().parse_args(argv)
     print(f"seed {arguments.seed}", flush=True)
     counts = {"pipeline": arguments.cases, "spark": arguments.spark_cases}
@@ -83,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(way: str, seed: int, numbers: Iterable[int], check: Check, show: bool = False) -> Tally:
-    """Run these cases one way; print what is wrong with them as it is found."""
+    """Run these cases, and print their problems immediately."""
     tally = Tally(way)
     started = time.perf_counter()
     for number in numbers:
@@ -110,7 +111,7 @@ def run(way: str, seed: int, numbers: Iterable[int], check: Check, show: bool = 
 def _problems(tally: Tally, case: Case, check: Check) -> list[str]:
     try:
         outcome, problems = check(case)
-    except Exception as error:  # whatever it is: it is what the case found
+    except Exception as error:  # any error is a finding
         tally.cases += 1
         return [f"{type(error).__name__}: {error}"]
     tally.count(case, outcome)
@@ -119,7 +120,7 @@ def _problems(tally: Tally, case: Case, check: Check) -> list[str]:
 
 @contextmanager
 def pipeline_check() -> Iterator[Check]:
-    """Give what holds a pipeline in this process against DuckDB."""
+    """Yield a function that compares a pipeline in this process with DuckDB."""
     with _duckdb() as connection:
 
         def check(case: Case) -> tuple[Outcome, list[str]]:
@@ -131,7 +132,7 @@ def pipeline_check() -> Iterator[Check]:
 
 @contextmanager
 def spark_check() -> Iterator[Check]:
-    """Give what holds the extension's plans against Spark's own and against DuckDB, in a session of its own."""
+    """Yield a function that compares the extension's plans with Spark's own and with DuckDB, in a new session."""
     import sparkext
     from bench.spark_session import spark_session
     from tests.fuzz.chains.through_spark import SETTINGS
@@ -146,7 +147,7 @@ def spark_check() -> Iterator[Check]:
 
 @contextmanager
 def checked_by_spark(spark: SparkSession, folder: Path) -> Iterator[Check]:
-    """Give the same for a session that has the extension, in hint mode; tables are files in `folder`."""
+    """Yield the same function for a session with the extension in hint mode; tables are files in `folder`."""
     from tests.fuzz.chains.through_spark import SparkRunner
 
     runner = SparkRunner(spark, folder)

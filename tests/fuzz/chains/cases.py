@@ -1,7 +1,7 @@
-"""Random chains of joins as plain data: tables, joins, settings; and the SQL that says the same.
+"""Random chains of joins as plain data: tables, joins and settings; and the equivalent SQL.
 
 The first join of every case is drawn from the product of kinds, algorithms, deliveries, budgets, null rates and
-duplication, so that as many cases as the product has members cover all of it. Everything else is drawn by the seed.
+duplication. As many cases as the product has members cover all of it. Everything else is drawn by the seed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sparkext.rows.types import arrow_key_type
 from tests.fuzz.chains.formulas import FormulaMaker, formula_sql
 
 KINDS = ("inner", "left", "right", "full", "semi", "anti", "existence", "as of", "formula")
-"""What the first join of a case is: of one of Spark's kinds, or of one of the other forms, whose kind is drawn."""
+"""Forms of a case's first join: one of Spark's join types, or one of the other forms, whose join type is drawn."""
 
 _KINDS_OF_FORM = {
     "as of": ("inner", "left"),
@@ -40,7 +40,7 @@ DUPLICATION = ("none", "some", "heavy", "one key")
 
 
 class Combination(NamedTuple):
-    """What the first join of a case is about."""
+    """The properties of a case's first join."""
 
     kind: str
     algorithm: str
@@ -57,7 +57,7 @@ COMBINATIONS = [
 ROWS = (0, 1, 2, 5, 12, 40, 150, 600, 4_000)
 _ROWS_WEIGHTS = (1, 1, 1, 4, 6, 8, 8, 4, 1)
 
-# Results of small budgets are made row by row: as many rows as take milliseconds.
+# Small budgets make results row by row. These limits keep a case within milliseconds.
 _MOST_RESULT_ROWS = {"one row": 400, "tiny": 2_000, "ample": 40_000}
 
 
@@ -72,7 +72,7 @@ _EPOCH = dt.datetime(2024, 3, 10, 1, 30)  # half an hour before New York's clock
 
 @dataclass(frozen=True)
 class Family:
-    """Key types that can be compared with each other, and a pool of values: `value(number)` of any type in it."""
+    """Key types that can be compared with each other, and a pool of values: `value(number)` fits all of these types."""
 
     types: tuple[KeyType, ...]
     value: Callable[[int], Any]
@@ -131,10 +131,10 @@ _FAMILIES_OF_FORM = {
 
 
 def typed(value: Any, to: KeyType, generator: random.Random) -> Any:
-    """Bring a value of a family's pool to one of the family's types."""
+    """Convert a value of a family's pool to one of the family's types."""
     bits = _BITS.get(to.name)
     if bits is not None:
-        # Of wider types some values differ only in the upper half, which a careless cast would cut off.
+        # Some values of wide types differ only in their upper half, which a wrong cast would cut off.
         upper = generator.choice((1, -1)) << (bits // 2) if bits > 8 and generator.random() < 0.05 else 0
         return ((int(value) + upper + (1 << (bits - 1))) % (1 << bits)) - (1 << (bits - 1))
     if to.name == "decimal":
@@ -154,13 +154,13 @@ class Column:
 
     @property
     def name(self) -> str:
-        """Its name, which no other column of the case has."""
+        """The name, which is unique within the case."""
         return f"s{self.source}_k{self.number}"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`left op right`: an earlier column with one of the table that is joined; `op` is `=`, `<=>`, or orders them."""
+    """`left op right`: an earlier column and one of the joined table; `op` is `=`, `<=>`, or a comparison of order."""
 
     left: Column
     op: str
@@ -168,14 +168,14 @@ class Comparison:
     type: str
 
     def sql(self) -> str:
-        """Return the condition in words that Spark and DuckDB share."""
+        """Return the condition as SQL that Spark and DuckDB share."""
         op = "IS NOT DISTINCT FROM" if self.op == "<=>" else self.op
         return f"{self.left.name} {op} {self.right.name}"
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """Of the rows with equal keys, the one whose column is nearest (see `plans.spec.AsOf`)."""
+    """An as-of condition: among the rows with equal keys, the one with the nearest value (see `plans.spec.AsOf`)."""
 
     left: Column
     right: Column
@@ -187,7 +187,7 @@ class Nearest:
 
 @dataclass(frozen=True)
 class Join:
-    """One join of the chain. `condition` and `formula` have to hold beside the rest."""
+    """One join of the chain. `condition` and `formula` are conditions in addition to keys and ranges."""
 
     kind: str
     keys: tuple[Comparison, ...]
@@ -197,7 +197,7 @@ class Join:
     formula: Expression | None = None
 
     def sql(self) -> str:
-        """Return its condition, but for that of an as-of join."""
+        """Return its condition without the as-of part."""
         parts = [comparison.sql() for comparison in (*self.keys, *self.ranges, *self.condition)]
         if self.formula is not None:
             parts.append(formula_sql(self.formula, lambda node: Column(node.source, node.column).name))
@@ -208,7 +208,7 @@ class Join:
 class Case:
     """Tables, the first of which is the probe side; one join for each other table; outputs; settings.
 
-    `switches` are what only a pipeline in this process can be told.
+    `switches` are settings that only a pipeline in this process has.
     """
 
     name: str
@@ -220,7 +220,7 @@ class Case:
     switches: dict[str, Any] = field(default_factory=dict)
 
     def columns(self, joins: int) -> dict[str, pa.DataType]:
-        """Return names and types of the columns that are there after so many joins."""
+        """Return names and types of the columns after `joins` joins."""
         found = dict(zip(self.tables[0].schema.names, self.tables[0].schema.types, strict=True))
         for number, join in enumerate(self.joins[:joins], 1):
             schema = self.tables[number].schema
@@ -231,7 +231,7 @@ class Case:
         return found
 
     def describe(self) -> str:
-        """Lay out everything that a reader needs to write the case down by hand."""
+        """Return everything that a reader needs to reproduce the case by hand."""
         lines = [f"case {self.name}: {self.combination}", spark_sql(self), f"settings {self.settings}"]
         lines += [f"join {number}: {join.as_of}" for number, join in enumerate(self.joins, 1) if join.as_of]
         lines.append(f"switches {self.switches}")
@@ -243,12 +243,12 @@ class Case:
 
 
 def found_name(source: int) -> str:
-    """Return the name of the column in which an existence join with this table tells whether there is a match."""
+    """Return the name of the column in which an existence join with this table reports whether there is a match."""
     return f"s{source}_found"
 
 
 def make_case(seed: int, number: int) -> Case:
-    """Return case `number` of a seed: always the same."""
+    """Return case `number` of a seed. It is always the same."""
     order = list(range(len(COMBINATIONS)))
     random.Random(f"order {seed}").shuffle(order)
     combination = COMBINATIONS[order[number % len(order)]]
@@ -319,7 +319,7 @@ class _Maker:
         return Nearest(*places, str(common), r.choice(DIRECTIONS), r.random() < 0.7, tolerance)
 
     def _formula(self, visible: Sequence[int], source: int) -> Expression | None:
-        """Return a formula over columns of numbers of both sides, if there are any."""
+        """Return a formula over numeric columns of both sides, or None if there are none."""
         sides = [
             [
                 column(side, n, self.types[side][n])
@@ -332,7 +332,7 @@ class _Maker:
         return FormulaMaker(self.r, *sides).make() if all(sides) else None
 
     def _condition(self, visible: Sequence[int], source: int) -> tuple[Comparison, ...]:
-        """Return a comparison to be evaluated on pairs, of a type that is covered there."""
+        """Return a comparison that is evaluated for pairs, of a type that is supported there."""
         number = self.r.randrange(len(self.families))
         found = self._compared(visible, source, number, self.r.choice(RANGE_OPERATORS))
         covered = found is not None and parse_key_type(found.type).name not in ("float32", "float64", "bool")
@@ -371,7 +371,7 @@ class _Maker:
         return common_key_type(self.types[left][number], self.types[right][number])
 
     def _fitting(self, rows: list[int], traits: Sequence[tuple[float, str]]) -> list[int]:
-        """Halve the largest tables until the joins cannot emit too much."""
+        """Halve the largest tables until the joins cannot emit too many rows."""
         most = _MOST_RESULT_ROWS[self.combination.budget]
         while self._largest_result(rows, traits) > most:
             largest = rows.index(max(rows))
@@ -430,7 +430,7 @@ class _Maker:
             "spark.sparkext.morsel.maxRows": BUDGETS[self.combination.budget],
             "spark.sparkext.debug.hashMask": r.choice(("0xffffffffffffffff",) * 4 + ("0xff", "0x0")),
         }
-        # Of a generator of its own: cases are what they were before there were orders.
+        # A generator of its own keeps cases as they were before join orders were added.
         order = random.Random(f"order {r.getstate()[1][:4]}").choice(("measured", "query", "random", "random"))
         settings["spark.sparkext.debug.joinOrder"] = order
         if r.random() < 0.15:
@@ -457,7 +457,7 @@ _ASOF_OPERATORS = {("backward", True): ">=", ("backward", False): ">", ("forward
 
 
 def in_sql(case: Case) -> Case:
-    """Return the case with as-of joins that Spark's SQL has words for: without tolerance, and in one direction."""
+    """Return the case with as-of joins that Spark's SQL can express: without tolerance, and in one direction."""
 
     def join_in_sql(join: Join) -> Join:
         as_of = join.as_of
@@ -470,7 +470,7 @@ def in_sql(case: Case) -> Case:
 
 
 def spark_sql(case: Case) -> str:
-    """Return the query as Spark reads it, with every table but the first as a build side (see `in_sql`)."""
+    """Return the query for Spark, with every table but the first as a build side (see `in_sql`)."""
     query = "t0"
     for number, join in enumerate(case.joins, 1):
         hint = f"/*+ PIPELINED_JOIN(t{number}) */"
@@ -493,7 +493,7 @@ def _spark_join(join: Join, number: int) -> str:
 
 
 def duckdb_sql(case: Case) -> str:
-    """Return the query as DuckDB reads it: semi and anti joins as EXISTS, as its SEMI JOIN loses rows of ranges."""
+    """Return the query for DuckDB, with semi and anti joins as EXISTS, because its SEMI JOIN loses rows of ranges."""
     query = "SELECT * FROM t0"
     for number, join in enumerate(case.joins, 1):
         exists = f"EXISTS (SELECT 1 FROM t{number} WHERE {join.sql()})"
@@ -509,7 +509,10 @@ def duckdb_sql(case: Case) -> str:
 
 
 def _nearest_sql(query: str, number: int, join: Join, near: Nearest) -> str:
-    """Say it in plain SQL: DuckDB's own ASOF JOIN has no tolerance, and takes any of rows that are equally near."""
+    """Return an as-of join as plain SQL.
+
+    DuckDB's own ASOF JOIN has no tolerance, and takes any of several equally near rows.
+    """
     distance = f"{_ordinal(near.left, near.type)} - {_ordinal(near.right, near.type)}"
     side = {"backward": "away >= 0", "forward": "away <= 0", "nearest": "true"}[near.direction]
     wanted = ["away IS NOT NULL", side] + ["away <> 0"] * (not near.exact)
@@ -528,7 +531,7 @@ def _nearest_sql(query: str, number: int, join: Join, near: Nearest) -> str:
 
 
 def _ordinal(column: Column, key_type: str) -> str:
-    """Return a column as a number in the units of its type: days, microseconds, unscaled digits."""
+    """Return a column as a number in the unit of its type: days, microseconds, unscaled digits."""
     common = parse_key_type(key_type)
     if common.name == "date":
         return f"CAST({column.name} - DATE '1970-01-01' AS HUGEINT)"

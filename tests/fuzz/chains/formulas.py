@@ -1,6 +1,6 @@
-"""Random formulas over columns of both sides of a join, and the SQL that says the same.
+"""Random formulas over columns of both sides of a join, and the equivalent SQL.
 
-Integers are taken modulo a thousand first, so that nothing overflows, where engines differ.
+Integers are taken modulo a thousand first, to avoid overflows, which engines handle differently.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OPERATORS = {"<=>": "IS NOT DISTINCT FROM", "and": "AND", "or": "OR"}
 
 
 class FormulaMaker:
-    """Draws formulas that look at both sides at least once, given the columns of either as nodes."""
+    """Draws formulas that read both sides, given the columns of each side as nodes."""
 
     def __init__(self, generator: random.Random, left: Sequence[Expression], right: Sequence[Expression]) -> None:
         self._r = generator
@@ -45,7 +45,7 @@ class FormulaMaker:
         return Expression("%", kind, (column, literal("1000", kind)))
 
     def _combined(self, kind: KeyType, node: Expression) -> Expression:
-        """Return a number made of this one."""
+        """Return a number that is computed from this one."""
         way = self._r.randrange(6)
         if way == 0:
             return Expression(self._r.choice(("+", "-", "*")), kind, (node, self._number(kind, 1)))
@@ -76,7 +76,7 @@ class FormulaMaker:
 
 
 def formula_sql(node: Expression, name: Callable[[Expression], str]) -> str:
-    """Return a formula in words that Spark and DuckDB share; `name` names columns."""
+    """Return a formula as SQL that Spark and DuckDB share; `name` returns the name of a column."""
     if node.op == "column":
         return name(node)
     if node.op == "literal":
@@ -98,7 +98,7 @@ def formula_sql(node: Expression, name: Callable[[Expression], str]) -> str:
 
 
 def with_columns(node: Expression, place: Callable[[Expression], Expression]) -> Expression:
-    """Return the same formula with every column replaced."""
+    """Return the formula with every column replaced."""
     if node.op == "column":
         return place(node)
     arguments = tuple(with_columns(argument, place) for argument in node.args)

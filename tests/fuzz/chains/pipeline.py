@@ -1,4 +1,4 @@
-"""One fuzzed case as a pipeline in this process, and as a query of DuckDB; the rows of both as Arrow tables."""
+"""Runs a case as a pipeline in this process, and as a query of DuckDB; both return Arrow tables."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ _INDEXES = {
 
 
 class BrokenPromiseError(Exception):
-    """The rows may be right, but not the way they came: another index, a batch too large, or of another schema."""
+    """A wrong path, even if the rows are right: another index, a batch that is too large, or another schema."""
 
 
 @dataclass
 class Outcome:
-    """What a pipeline gave: its rows, and which paths it ran."""
+    """The rows of a pipeline, and counts of the paths that it ran."""
 
     table: pa.Table
     paths: Counter[str] = field(default_factory=Counter)
 
 
 def run_pipeline(case: Case) -> Outcome:
-    """Run all joins of a case; a right or full join begins another pipeline, as in Spark."""
+    """Run all joins of a case. A right or full join begins another pipeline, as in Spark."""
     rows = case.tables[0]
     paths: Counter[str] = Counter()
     with _switched(case):
@@ -63,7 +63,7 @@ def run_pipeline(case: Case) -> Outcome:
 
 
 def run_duckdb(case: Case, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """Run the same query in DuckDB, over tables of its own: it would push filters into Arrow's."""
+    """Run the same query in DuckDB, over copies of the tables: it would push filters into Arrow tables."""
     for number, table in enumerate(case.tables):
         connection.register("arrow", table)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE t{number} AS SELECT * FROM arrow")
@@ -72,7 +72,7 @@ def run_duckdb(case: Case, connection: duckdb.DuckDBPyConnection) -> pa.Table:
 
 
 def _segments(case: Case) -> list[tuple[int, int]]:
-    """Return the first join of every pipeline, and the one after its last."""
+    """Return the range of joins of every pipeline: its first join, and the one after its last."""
     starts = [0, *(n for n, join in enumerate(case.joins) if n and join.kind in BUILD_PRESERVING)]
     return list(itertools.pairwise([*starts, len(case.joins)]))
 
@@ -105,7 +105,7 @@ class _Segment:
         )
 
     def run(self, paths: Counter[str]) -> pa.Table:
-        """Return the joined rows; count into `paths` what ran."""
+        """Return the joined rows; count the paths that ran in `paths`."""
         spec = PipelineSpec.from_json(self.spec.to_json())
         builds = [self._build_side(spec, number) for number in range(len(self.joins))]
         headroom = self.case.switches["headroom"]
@@ -183,7 +183,7 @@ class _Segment:
         return build
 
     def _input(self) -> Iterator[pa.RecordBatch]:
-        """Yield the probe side in batches; before a right or full join build rows are strewn in among its rows."""
+        """Yield the probe side in batches. For a right or full join, build row ids are mixed in randomly."""
         table = self.probe
         if self.spec.owner_columns:
             owned = self.builds[0].num_rows
@@ -207,7 +207,7 @@ class _Segment:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece."""
+    """Return a column as one array."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
@@ -215,7 +215,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 @contextmanager
 def _switched(case: Case) -> Iterator[None]:
-    """Let small tables take the paths that otherwise only large ones take."""
+    """Lower thresholds, so that small tables take the paths of large ones."""
     places: list[tuple[Any, str, str]] = [
         (pipeline_module, "_LEAST_PART_ROWS", "least_part_rows"),
         (row_ids, "NARROW_ROWS", "narrow_rows"),
@@ -232,7 +232,10 @@ def _switched(case: Case) -> Iterator[None]:
 
 
 def difference(case: Case, got: pa.Table, expected: pa.Table, most: int = 8) -> str:
-    """Return how two results differ as multisets of rows, if they do. -0.0 is not 0.0, all NaNs are one."""
+    """Return how two results differ as multisets of rows; an empty text if they are equal.
+
+    -0.0 differs from 0.0, and all NaNs are equal.
+    """
     got, expected = _ordered(case, got), _ordered(case, expected.cast(got.schema))
     if got.num_rows == expected.num_rows and all(
         _same(one, other) for one, other in zip(got.columns, expected.columns, strict=True)
@@ -246,7 +249,7 @@ def difference(case: Case, got: pa.Table, expected: pa.Table, most: int = 8) -> 
 
 
 def _ordered(case: Case, table: pa.Table) -> pa.Table:
-    """Sort by the row numbers of all sources, which no two rows of a result have in common."""
+    """Sort by the row numbers of all sources, which are unique together."""
     keys = [(name, "ascending") for name in case.outputs if name.endswith("_id")]
     return table.take(pc.sort_indices(table, sort_keys=keys)) if table.num_rows else table
 
@@ -258,7 +261,7 @@ def _same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
 
 
 def _bits(column: pa.ChunkedArray) -> pa.Array:
-    """Return floating point numbers as their bits, all NaNs alike."""
+    """Return floating point numbers as their bits, with one bit pattern for all NaNs."""
     array = _whole(column)
     array = pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), array.type), array)
     return array.view(pa.int32() if array.type == pa.float32() else pa.int64())

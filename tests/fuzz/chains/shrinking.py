@@ -1,4 +1,4 @@
-"""Makes a case that goes wrong smaller: one piece after the other is left out, as long as it still goes wrong."""
+"""Shrinks a failing case by removing parts one by one, as long as it still fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLAIN_SWITCHES: dict[str, Any] = {"cores": 1, "headroom": None, "batch_rows": 1
 
 
 def shrunk(case: Case, is_wrong: Callable[[Case], bool]) -> Case:
-    """Return the smallest case that was found in a minute: the first smaller one that is wrong is tried on."""
+    """Return the smallest failing case found within a minute, always continuing with the first one that fails."""
     until = time.monotonic() + _PATIENCE_SECONDS
     progress = True
     while progress:
@@ -31,7 +31,7 @@ def shrunk(case: Case, is_wrong: Callable[[Case], bool]) -> Case:
 
 
 def _smaller(case: Case) -> Iterator[Case]:
-    """Yield cases with one thing less, those that leave out most first."""
+    """Yield cases with one part less, the largest reductions first."""
     yield from _fewer_joins(case)
     yield from _fewer_rows(case)
     yield from _simpler_joins(case)
@@ -51,7 +51,7 @@ def _fewer_joins(case: Case) -> Iterator[Case]:
 
 
 def _fewer_rows(case: Case) -> Iterator[Case]:
-    """Halves of every table, quarters and so on down to single rows left out."""
+    """Yield cases without halves of a table, quarters, and so on down to single rows."""
     for number, table in enumerate(case.tables):
         length = table.num_rows
         left_out = (length + 1) // 2

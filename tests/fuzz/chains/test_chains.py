@@ -1,4 +1,4 @@
-"""A fixed part of `python -m tests.fuzz.chains`: random chains as pipelines in this process, held against DuckDB."""
+"""A fixed part of `python -m tests.fuzz.chains`: random chains as pipelines in this process, compared with DuckDB."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_as_many_cases_as_there_are_combinations_cover_all() -> None:
 
 
 def test_what_is_wrong_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A row too few, a row too many, another sign of zero; and how to run the case alone."""
+    """A missing row, a surplus row and another sign of zero are reported, with the command that runs the case."""
     case = replace(make_case(SEED, 0), outputs=["s0_id", "x"])
     rows = pa.table({"s0_id": [1, 2, None], "x": [0.0, float("nan"), None]})
     assert not difference(case, rows, rows.take([2, 0, 1]))
@@ -61,7 +61,7 @@ def test_what_is_wrong_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_wrong_is_shrunk() -> None:
-    """As long as a row of the probe side is there, and one of the last output."""
+    """As long as a certain row of the probe side and the last output are present."""
     case = next(case for case in (make_case(SEED, number) for number in range(300)) if _is_large(case))
     row = case.tables[0].num_rows // 2
 

@@ -1,4 +1,4 @@
-"""One fuzzed case through Spark: planned by the session extension, and by Spark alone."""
+"""Runs a case through Spark: planned by the session extension, and by Spark alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS = {
     "spark.sparkext.mode": "hint",
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.session.timeZone": "America/New_York",
-    # Hundreds of short queries: the JVM's second compiler would cost more than its code saves.
+    # For hundreds of short queries, the JVM's second compiler would cost more than it saves.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 _PIPELINE = re.compile(r"PipelinedJoin \[(.*?)\] (scan=\w+(?: from Spark)?)")
@@ -33,22 +33,22 @@ _SPARK_JOIN = re.compile(r"\b(?:\w+Hash|SortMerge|BroadcastNestedLoop)Join\b|\bC
 
 
 class SparkRunner:
-    """Runs cases in a session that has the extension, over Parquet files in `folder`."""
+    """Runs cases in a session with the extension, over Parquet files in `folder`."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._folder = folder
 
     def run(self, case: Case) -> tuple[Outcome, pa.Table | None]:
-        """Return what came of the extension's plan, and the rows of Spark's own, unless these are not determined.
+        """Return the outcome of the extension's plan, and the rows of Spark's own, or None if those are indeterminate.
 
-        Of rows that are equally near, Spark's own as-of joins take any.
+        Spark's own as-of joins may return any of several equally near rows.
         """
         generator = random.Random(f"spark {case.name}")
         place = self._folder / case.name.replace(":", "-")
         is_ordered = any(join.as_of for join in case.joins)
         try:
-            # The order of rows says which of several near ones counts, and of files Spark begins with the largest.
+            # The order of rows decides between equally near ones, and Spark reads the largest file first.
             self._write(case, place, generator, most_files=1 if is_ordered else 3)
             with self._configured({**case.settings, **_session_settings(generator)}):
                 ours = self._spark.sql(spark_sql(case))
@@ -101,7 +101,7 @@ def _session_settings(generator: random.Random) -> dict[str, object]:
 
 
 def _paths(frame: DataFrame) -> Counter[str]:
-    """Count what became of the joins of a query that has run."""
+    """Count the pipelined and other joins of an executed query."""
     plan = frame._jdf.queryExecution().executedPlan()
     if plan.nodeName() == "AdaptiveSparkPlan":
         plan = plan.executedPlan()

@@ -1,1 +1,1 @@
-"""The operators that are tested, each with its oracle."""
+"""The tested operators, each with its oracle."""

@@ -23,9 +23,9 @@ _EPOCH = datetime(1970, 1, 1)
 
 @dataclass(frozen=True)
 class Continuous:
-    """A program over nodes, in the order of its streams. All have the columns `time` and `ties`.
+    """A program over nodes, in the order of its streams. All nodes have the columns `time` and `ties`.
 
-    `watermark`: seconds that rows may come late, for streams that have no watermark of their own.
+    `watermark` is the delay in seconds for streams that have no watermark of their own.
     """
 
     program: str
@@ -41,7 +41,7 @@ class Continuous:
 
     @property
     def of(self) -> Program:
-        """The program."""
+        """The program's text, streams and outputs."""
         return PROGRAMS[self.program]
 
     @property
@@ -87,7 +87,7 @@ class Continuous:
         expected = self._emitted(history)
         for number, query in enumerate(self.outputs):
             rows = [one.row for one in found]
-            if len(self.outputs) > 1:  # query, time, and a struct of each
+            if len(self.outputs) > 1:  # the name of a query, the time, and a struct per query
                 rows = [(*row[2 + number].values(), row[1]) for row in rows if row[0] == query]
             ours = self._by_key([(*row[:-1], _naive(row[-1])) for row in rows])
             theirs = self._by_key([(*row, _EPOCH + timedelta(microseconds=t)) for t, row in expected[query]])
@@ -104,7 +104,7 @@ class Continuous:
 
 
 def _as_registered(value: Any, kind: str) -> Any:
-    """Return a value of a narrower type as the registered one."""
+    """Convert a value of a narrower type to the registered type."""
     return float(value) if kind == "double" and value is not None else value
 
 

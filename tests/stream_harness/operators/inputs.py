@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Input:
-    """Stream `number`, whose columns these are."""
+    """Stream `number` of the case, with these columns."""
 
     number: int
     columns: tuple[Column, ...]

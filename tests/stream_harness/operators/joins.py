@@ -29,9 +29,9 @@ _OPERATORS = {
 
 @dataclass(frozen=True)
 class StreamJoin:
-    """A join of two nodes. `terms` are (left column, operator, right column), `retain` is in seconds.
+    """A join of two nodes. `terms` are (left column, operator, right column); `retain` is in seconds.
 
-    `spelled`: `names`, `using` or `columns`, the form of `on`.
+    `spelled` is the form of `on`: `names`, `using` or `columns`.
     """
 
     left: Node
@@ -45,7 +45,7 @@ class StreamJoin:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The nodes that are joined."""
+        """The two inputs of the join."""
         return self.left, self.right
 
     @property
@@ -69,7 +69,7 @@ class StreamJoin:
 
     @property
     def needs_time(self) -> bool:
-        """Whether late rows are left out."""
+        """Whether late rows are dropped."""
         return self.retain != (None, None) or self.event_time is not None
 
     def frame(self, streams: Streams) -> DataFrame:
@@ -119,7 +119,7 @@ class StreamJoin:
         return rows if self.how == "semi" else self._emitted(rows, history)
 
     def _emitted(self, rows: list[Row], history: History) -> list[Row]:
-        """Return rows with the time of the result, without those whose time is not over."""
+        """Return rows with their event time, without unmatched rows whose time the watermark has not passed."""
         found = []
         width = len(self.left.columns)
         for *row, matched in rows:
@@ -143,7 +143,7 @@ class StreamJoin:
 
 
 def _listed(frame: DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a frame whose columns may have any names, by place."""
+    """Return the rows of a DataFrame with columns `c0`, `c1` and so on, because its own names may be equal."""
     renamed = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
     found: list[dict[str, Any]] = renamed.toArrow().to_pylist()
     return found

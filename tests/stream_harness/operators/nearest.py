@@ -1,4 +1,4 @@
-"""`stream_asof_join`, whose oracle looks at every pair of rows."""
+"""`stream_asof_join`, whose oracle compares every pair of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class NearestJoin:
     """An as-of join of two nodes by pairs of columns. `tolerance` is in seconds.
 
-    Without `ties`, any right row of the nearest time may be taken.
+    Without `ties`, any of the right rows at the nearest time is correct.
     """
 
     left: Node
@@ -35,7 +35,7 @@ class NearestJoin:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The nodes that are joined."""
+        """The two inputs of the join."""
         return self.left, self.right
 
     @property
@@ -75,7 +75,7 @@ class NearestJoin:
         return found
 
     def _candidates(self, history: History) -> list[tuple[Row, list[Row]]]:
-        """Return each left row that has come out, with the right rows at the nearest time, the best of them first."""
+        """Return each emitted left row with the right rows at the nearest time, in order of preference."""
         rows = self.right.expected(history, timed=True)
         waits = 0 if self.direction == "backward" else self.tolerance or 0
         left, right = self.left, self.right
@@ -106,14 +106,14 @@ class NearestJoin:
         return found
 
     def _looks(self, apart: int) -> bool:
-        """Return whether a row so far apart may be the nearest."""
+        """Return whether the direction admits a right row at this difference of times."""
         return self.direction == "nearest" or apart == 0 or (apart < 0) == (self.direction == "backward")
 
     def difference(self, history: History, found: Sequence[Emitted]) -> str:
         rows = [one.row for one in found]
         if self.ties:
             return unequal(rows, self.expected(history, timed=True))
-        # Any of the nearest: take the found one for the expected one if it is among them.
+        # Any of the nearest rows is correct: expect the emitted one if it is among them.
         ours = {*map(text, rows)}
         expected = []
         for row, candidates in self._candidates(history):

@@ -1,4 +1,4 @@
-"""`ordered`, whose oracle sorts all rows and folds the function over those of each key, one row after the other."""
+"""`ordered`, whose oracle sorts all rows and applies the function to the rows of each key one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ordered:
-    """A node in order. `ties`: rows of one time are in the order of the unique column."""
+    """Orders a node by time. With `ties`, rows of equal times are ordered by the unique column."""
 
     input: Node
     order_key: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Ordered:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The node that is put in order."""
+        """The input that is ordered."""
         return (self.input,)
 
     @property
@@ -68,7 +68,7 @@ class Ordered:
         return ordered(frame, **given)
 
     def _in_order(self, history: History) -> list[Row]:
-        """Return the rows that have come out, in the order of time."""
+        """Return the emitted rows in time order."""
         time = self._place(self.time)
         rows = [row for row in self.input.expected(history, timed=True) if micros(row[time]) <= history.watermark]
         if self.unique is None:
@@ -131,7 +131,7 @@ class Ordered:
                 return f"rows of {key} are not in the order of time: {[row[time] for row in sequence]}"
         if not self.ties:
             return unequal(rows, expected)
-        if self.apply is not None:  # results of one time are in any order, unless they are of one operator key
+        if self.apply is not None:  # results of equal times are unordered, except within an operator key
             order += [place(self.columns, name) for name in self.operator_key]
             ours, theirs = _by_key(rows, order), _by_key(expected, order)
         for key in {**ours, **theirs}:

@@ -1,7 +1,7 @@
-"""A driver that may be killed at any time: two streams of files on a cluster, whose executors die once a phase.
+"""A driver that may be killed at any time, for two streams of files on a cluster. One executor is killed per phase.
 
-Files go to a sink that takes each batch once. It says that all is well when a run has come to the end of its input, and
-all that the sink has is what the same is of tables, as far as time has gone on.
+The sink writes each batch once, to files. The program prints that all is well if a run has reached the end of its
+input, and the files have the rows of the same query on tables, up to the watermark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTINGS = {
     "spark.executor.cores": "1",
     "spark.sql.shuffle.partitions": "3",
     "spark.task.maxFailures": "8",
-    # Or who reads from an executor that is gone would ask it for 15 seconds.
+    # Otherwise, tasks would retry to read from a killed executor for 15 seconds.
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "200ms",
     "spark.speculation": "true",
@@ -42,7 +42,7 @@ SETTINGS = {
 
 
 def passing(marks: Path, phase: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass rows on; once in a phase, kill the executor behind the first of them, and once be slow."""
+    """Return the batches. Once per phase, kill the executor after its first batch, and once per phase, be slow."""
     for batch in batches:
         yield batch
         context = TaskContext.get()
@@ -62,7 +62,7 @@ def claimed(mark: Path) -> bool:
 
 
 def executor() -> int:
-    """Return the process of the JVM that runs this task."""
+    """Return the process id of the JVM that runs this task."""
     return next(parent.pid for parent in psutil.Process().parents() if parent.name() == "java")
 
 
@@ -101,7 +101,7 @@ QUERIES = {"join": joined, "order": in_order, "cql": continuous}
 
 
 def due(rows: DataFrame, points: DataFrame, spans: DataFrame) -> DataFrame:
-    """Return the rows that the last watermark has passed, which is that of the slower stream."""
+    """Return the rows that the last watermark has passed, which is the slower stream's watermark."""
     ends = [frame.agg(F.max(time)).first()[0] for frame, time in ((points, "at"), (spans, "time"))]  # type: ignore[index]
     return rows.where(F.col("at") <= F.lit(min(ends)) - F.expr(f"INTERVAL {LATE}"))
 

@@ -1,4 +1,4 @@
-"""A driver in an environment that is not activated, without the extension: which Python runs which function."""
+"""A driver in an environment that is not activated, without the extension: the Python of each function."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def check_classic(spark: SparkSession) -> None:
     assert spark.range(1).select(users).first()[0] == "1 None"
     check_operators(spark)
     assert spark.range(1).select(users).first()[0] == "1 None", "and not the Python of an operator"
-    key = "spark.sql.execution.pyspark.python"  # goes before the Python that a function names
+    key = "spark.sql.execution.pyspark.python"  # takes precedence over the Python of a function
     spark.conf.set(key, str(FOLDER / "python3"))
     check_refusal(spark, f"Unset {key}")
     spark.conf.set(key, str(FOLDER / "nowhere"))
