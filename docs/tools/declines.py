@@ -1,7 +1,7 @@
-"""Why a join, or a scan, is left to Spark: every reason in the extension's sources, with what it means and what to do.
+"""Reasons for which joins and scans are left to Spark, each with its meaning and remedy.
 
-The reasons themselves are found in the sources (`scala_texts`); here stands what there is to say of each. A text in the
-sources that is neither a reason here nor one of `OTHER_TEXTS` is an error, and so is a reason that no source has.
+The reasons are extracted from the extension's sources (`scala_texts`), and explained here. A text in the sources that
+is neither a reason here nor one of `OTHER_TEXTS` is an error, and so is a reason that no source contains.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SOURCES = Path(__file__).parents[2] / "sparkext" / "jvm"
 
 @dataclass(frozen=True)
 class Group:
-    """Reasons that are told in one place: each with what it means, and what to do about it."""
+    """Reasons that are shown in the same place; `reasons` has the meaning and remedy of each."""
 
     title: str
     about: str
@@ -562,7 +562,7 @@ OTHER_TEXTS = {
     },
     "Trees.scala": {"… of more than … parts"},
 }
-"""Texts that are no reasons, by file: parts of plans, names of metrics and jobs, lines of the log. None: all of it."""
+"""Texts that are not reasons, by file: parts of plans, names of metrics and jobs, log lines. None: all texts."""
 
 
 def told() -> dict[str, set[str]]:
@@ -575,7 +575,7 @@ def told() -> dict[str, set[str]]:
 
 
 def page() -> str:
-    """Return the reasons as Markdown. Raises `ValueError` if they are not those of the sources."""
+    """Return the reasons as Markdown. Raises `ValueError` if they differ from the reasons in the sources."""
     explained = {reason for group in GROUPS for reason in group.reasons}
     sources = set().union(*told().values())
     if sources != explained:

@@ -1,10 +1,11 @@
-"""Write what the documentation takes from the code and from archived results.
+"""Write the parts of the documentation that are generated from the code and from archived results.
 
     python -m docs.tools.generate
 
-From the code: options, reasons of declines, error messages, the packages, each between two comments in its page; the
-packages are a drawing. From bench/results: tables of figures, between `<!-- figures: NAME -->` and `<!-- end of figures
--->`. Tests compare pages with what this module would write.
+Generated from the code: options, reasons of declines, error messages and the table of tested versions, each between two
+comments in its page; and the drawings of the packages and of the trading query. Generated from bench/results: tables of
+figures, between `<!-- figures: NAME -->` and `<!-- end of figures -->`. Tests compare the pages with the output of this
+module.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "errors.md": python_errors.page,
     "versions.md": support.page,
 }
-"""What makes the generated section of each page."""
+"""The functions that generate the section of each page."""
 
 
 def _trading() -> str:
-    """Return the drawing of the first example of the page on continuous queries."""
+    """Return the drawing of the first example on the page about continuous queries."""
     example = (DOCS / "cql.md").read_text(encoding="utf-8").split('cql("""')[1].split('"""')[0]
     return cql(example).graph().svg
 
@@ -61,7 +62,7 @@ def pages() -> list[Path]:
 
 
 def rendered(path: Path) -> str:
-    """Return the text of a page with its generated parts written again."""
+    """Return the text of a page with its generated parts renewed."""
     text = path.read_text(encoding="utf-8")
     if path.name in SECTIONS:
         before, _, rest = text.partition(BEGIN)

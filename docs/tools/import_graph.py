@@ -1,7 +1,7 @@
-"""Which package of sparkext imports which, and the drawing of it.
+"""The graph of imports between the packages of sparkext, and its drawing.
 
 A package is a folder of `sparkext`, or `kernels` or `plans`, which are mapped into it. Modules outside of any folder
-(errors, configuration) are at everybody's disposal. Contracts on imports are in `pyproject.toml`.
+(errors, configuration) are open to all packages, and left out. Contracts on imports are in `pyproject.toml`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Graph = Mapping[str, frozenset[str]]
 
 @contextmanager
 def mapped_sources() -> Iterator[Path]:
-    """Yield a folder with the package as it installs, of links to the sources: `kernels` and `plans` are in it."""
+    """Yield a folder with the package as installed, including `kernels` and `plans`, as links to the sources."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "sparkext"
         package.mkdir()
@@ -43,9 +43,9 @@ print(json.dumps({name: sorted(graph.find_modules_directly_imported_by(name)) fo
 
 @cache
 def module_graph() -> Graph:
-    """Return the modules, each with those that it imports anywhere, other libraries included.
+    """Return the modules, each with all modules that it imports, also within functions and from other libraries.
 
-    In a process of its own, because grimp finds packages that are imported already.
+    Runs in another process, because grimp would find the packages that this process has imported.
     """
     with mapped_sources() as folder:
         ran = subprocess.run([sys.executable, "-c", _EDGES], cwd=folder, capture_output=True, text=True, check=True)
@@ -53,7 +53,7 @@ def module_graph() -> Graph:
 
 
 def import_graph() -> Graph:
-    """Return the packages, each with those that its modules import."""
+    """Return the packages, each with the packages that its modules import."""
     packages = {_package(name) for name in module_graph() if name.count(".") > 1} - {""}
     found: dict[str, set[str]] = {name: set() for name in sorted(packages)}
     for module, imported in module_graph().items():
@@ -63,7 +63,7 @@ def import_graph() -> Graph:
 
 
 def _package(module: str) -> str:
-    """Return the package of a module of sparkext, or nothing."""
+    """Return the package of a module of sparkext, or '' for other modules."""
     return (*module.split("."), "")[1] if module.startswith("sparkext.") else ""
 
 
@@ -73,7 +73,7 @@ def layers(graph: Graph) -> list[list[str]]:
     Raises
     ------
     ValueError
-        Names the packages of a circle.
+        Packages import each other; the message lists the cycle.
     """
 
     @cache
@@ -89,7 +89,7 @@ def layers(graph: Graph) -> list[list[str]]:
 
 
 def direct(graph: Graph) -> Iterator[tuple[str, str]]:
-    """Yield the imports that no other path of imports stands for."""
+    """Yield the imports that are not implied by a longer path of imports."""
 
     @cache
     def reached(room: str) -> frozenset[str]:

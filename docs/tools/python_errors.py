@@ -1,7 +1,8 @@
-"""What the package says when it refuses a call or fails: read from its sources, by error class.
+"""The package's error messages, extracted from its sources, by error class.
 
-Messages are found where they are raised (`raise SomeError(…)`) and where problems of a call are collected
-(`problems.append(…)`), through helpers and constants of the same module. A message that cannot be found so is an error.
+Messages are extracted from constructed errors (`SomeError(…)`) and from collected problems of a call
+(`problems.append(…)`), including helpers and constants of the same module. A message that cannot be resolved raises an
+error.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _COLLECTED_IN = {
     "continuous.py": "InvalidQueryError",
     "continuous_frame.py": "InvalidQueryError",
 }
-# What has been said elsewhere.
+# Expressions whose messages are extracted elsewhere.
 _PASSED_ON = (
     "problems",
     "problems.problems",
@@ -34,9 +35,9 @@ _PASSED_ON = (
     "misconfigured",
     "str(misconfigured).splitlines()",
 )
-# Messages of variables that hold texts of another module.
+# Variables that hold messages of another module.
 _HELD = {"instead": UNSUPPORTED_SQL}
-# Collects pairs of names and types, which the caller makes messages of.
+# Modules whose `problems` are not messages: arrow.py collects pairs of names and types for its caller.
 _SILENT = ("arrow.py",)
 
 
@@ -52,7 +53,7 @@ def messages() -> dict[str, list[str]]:
 
 
 def page() -> str:
-    """Return the messages as Markdown, under the classes and what these say of themselves."""
+    """Return the messages as Markdown, under the name and the docstring of each class."""
     classes = _error_classes()
     sections = []
     for error, texts in messages().items():
@@ -86,18 +87,18 @@ class _Module:
             for node in self._tree.body
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
-        self._is_cql = path.parent.name == "cql"  # where problems have places
+        self._is_cql = path.parent.name == "cql"  # problems there have positions
         self._collected = _COLLECTED_IN.get(path.name, "InvalidJoinError")
 
     def messages(self, classes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """Yield error class and message of everything that the module says."""
+        """Yield error class and message of every message in the module."""
         for node in ast.walk(self._tree):
             for error, said in self._told(node, classes):
                 for text in self._texts(said):
                     yield error, text
 
     def _told(self, node: ast.AST, classes: Mapping[str, str]) -> Iterator[tuple[str, ast.expr]]:
-        """Yield the error class and the expression of its message, where this node makes one or collects problems."""
+        """Yield error class and expression of the message, if this node constructs an error or collects problems."""
         match node:
             case ast.Call(func=ast.Name(id=name), args=[said, *_]) if name in classes:
                 yield name, said
@@ -119,7 +120,7 @@ class _Module:
                 yield self._collected, said
 
     def _texts(self, node: ast.expr) -> list[str]:
-        """Return what an expression may say."""
+        """Return the possible texts of an expression. Raises `ValueError` if they cannot be determined."""
         match node:
             case ast.Constant(value=str(text)):
                 return [text]
@@ -146,13 +147,13 @@ class _Module:
         raise ValueError(f"{self._name}, line {node.lineno}: cannot tell what is said by {ast.unparse(node)}")
 
     def _part(self, part: ast.expr) -> str:
-        """Return what a part of a formatted text says: a constant of the module is known, other values are open."""
+        """Return the text of a part of a formatted string: constants of the module as text, other values as `OPEN`."""
         match part:
             case ast.Constant(value=value):
                 return str(value)
             case ast.FormattedValue(value=ast.Name(id=name)) if name in self._constants:
                 try:
                     return "".join(self._texts(self._constants[name]))
-                except ValueError:  # it is no text
+                except ValueError:  # not a text
                     return OPEN
         return OPEN

@@ -1,7 +1,7 @@
-"""The texts in Scala sources: comments, and string literals with open places for interpolated values.
+"""The texts in Scala sources: comments, and string literals with placeholders for interpolated values.
 
-A small scanner, not a parser: it knows comments, characters, plain, interpolated and triple-quoted strings, and code
-within `${…}`, which may hold strings of its own.
+A small scanner, not a parser: it recognises comments, characters, plain, interpolated and triple-quoted strings, and
+code within `${…}`, which may contain strings.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 OPEN = "…"
-"""What stands for an interpolated value."""
+"""The placeholder of an interpolated value."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CHARACTER = re.compile(r"'(\\u[0-9a-fA-F]{4}|\\.|[^\\'\n])'")
@@ -20,7 +20,7 @@ _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 
 
 def texts(source: str) -> list[str]:
-    """Return the strings of a source in their order; those that `+` joins are one, those within `${…}` are left out."""
+    """Return the strings of a source in order. `+` joins strings to one; strings within `${…}` are left out."""
     found: list[str] = []
     end = None
     for start, stop, text in _literals(source):
@@ -33,13 +33,13 @@ def texts(source: str) -> list[str]:
 
 
 def sentences(path: Path) -> list[str]:
-    """Return the texts of a file that speak to people: lines of more than one word."""
+    """Return the distinct texts of a file for readers: single lines of more than one word."""
     spoken = [text for text in texts(path.read_text(encoding="utf-8")) if re.search(r"[a-z…] [a-z…]", text)]
     return list(dict.fromkeys(text for text in spoken if "\n" not in text))
 
 
 def comments(source: str) -> list[str]:
-    """Return the comments of a source in their order, as they are written."""
+    """Return the comments of a source in order, as written."""
     return [text for is_comment, _, _, text in _scanned(source) if is_comment]
 
 
@@ -48,7 +48,7 @@ def _literals(source: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _scanned(source: str) -> Iterator[tuple[bool, int, int, str]]:
-    """Yield of each comment and string whether it is a comment, its start and end, and its text."""
+    """Yield (whether it is a comment, start, end, text) of each comment and string."""
     at = 0
     while at < len(source):
         if source.startswith(("//", "/*"), at):
@@ -78,7 +78,7 @@ def _index(source: str, wanted: str, at: int) -> int:
 
 
 def _literal(source: str, at: int, interpolated: str) -> tuple[int, str]:
-    """Return where the string that begins at `at` ends, and its text."""
+    """Return the end of the string that begins at `at`, and its text."""
     quote = '"""' if source.startswith('"""', at) else '"'
     at += len(quote)
     text = ""
@@ -98,7 +98,7 @@ def _literal(source: str, at: int, interpolated: str) -> tuple[int, str]:
 
 
 def _skip_value(source: str, at: int) -> int:
-    """Return where the name, or the code in braces, that is interpolated at `at` ends."""
+    """Return the end of the interpolated name, or code in braces, that begins at `at`."""
     if source[at] != "{":
         name = _NAME.match(source, at)
         assert name is not None, source[at : at + 40]

@@ -1,7 +1,8 @@
-"""Hooks of mkdocs: pictures follow the colour scheme that a reader of the site has chosen, and no file is empty.
+"""Hooks of mkdocs: pictures follow the colour scheme that a reader of the site has chosen, and no site map is empty.
 
-A page names drawings and plots as images, which readers of the repository see. Images follow the scheme of the system,
-not of the site. So drawings become part of the page, and of two pictures for light and dark the site shows one.
+Pages refer to drawings and plots as images, which also work in the repository. Images follow the scheme of the system,
+not the site's scheme. Therefore drawings are inserted into the page, and of a pair of pictures for the light and the
+dark scheme, the site shows the right one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _FIGURE = '<span class="figure" data-search-exclude tabindex="0">{}</span>'
 
 
 def on_page_content(html: str, *, config: Any, **_: object) -> str:
-    """Put the drawings that a page names into it, and mark pictures with their scheme."""
+    """Insert the drawings to which a page refers, and mark pictures with their scheme."""
 
     def drawing(image: re.Match[str]) -> str:
         svg = (Path(config["docs_dir"]) / image[2]).read_text(encoding="utf-8")
@@ -37,7 +38,7 @@ def on_page_content(html: str, *, config: Any, **_: object) -> str:
 
 
 def on_post_build(*, config: Any, **_: object) -> None:
-    """Remove the site map if no address is set (`SITE_URL`), as it would list no page."""
+    """Remove the site map if no address is set (`SITE_URL`), as it would not list any page."""
     if not config["site_url"]:
         for name in ("sitemap.xml", "sitemap.xml.gz"):
             (Path(config["site_dir"]) / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The table of what the tests were run on, from what runs have kept (`tests/record.py`)."""
+"""The table of environments in which the tests have run, from the records of `tests/record.py`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ROOMS = {
     "fuzz": "random queries",
     "reports": "reports",
 }
-"""What the rooms of tests are about, those that Spark matters to most first. Other rooms are not about a Spark."""
+"""Subjects of the test packages, starting with those that depend most on Spark. Other packages do not depend on it."""
 
 
 def page() -> str:
-    """Return a table with a row for each room of tests and a column for each Spark."""
+    """Return a table with a row for each test package (`room` in the code) and a column for each Spark version."""
     records = [json.loads(line) for line in RECORDS.read_text(encoding="utf-8").splitlines()]
     heads = [f"Spark {record['spark']}" for record in records]
     rows = [

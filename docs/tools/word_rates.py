@@ -1,7 +1,7 @@
-"""How often some constructions occur that a reader has to decode: `python -m docs.tools.word_rates`.
+"""Rates of constructions that make sentences hard to read: `python -m docs.tools.word_rates`.
 
-It reads comments, docstrings, messages and pages, and prints one line for each construction: its rate per 10,000 words,
-the highest rate to expect, and the files with most of them. A reminder, not a check.
+Reads comments, docstrings, messages and pages, and prints one line for each construction: its rate per 10,000 words,
+the highest expected rate, and the files with most occurrences. The rates are a reminder; no test checks them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ CONSTRUCTIONS = {
     "behind, beside, lies": (re.compile(r"\b(behind|beside|lies)\b", re.IGNORECASE), 3),
     "that which, those which": (re.compile(r"\b(that|those) which\b", re.IGNORECASE), 1),
 }
-"""The expression of each construction, and the highest rate to expect. WHERE in capitals is SQL."""
+"""The expression of each construction, and its highest expected rate. WHERE in capitals is SQL."""
 
 
 def rates(texts: Iterable[tuple[str, str]]) -> dict[str, tuple[float, list[tuple[str, int]]]]:
-    """Return the rate of each construction per 10,000 words and the worst files, from (file, text) pairs."""
+    """Return each construction's rate per 10,000 words and its most frequent files, from (file, text) pairs."""
     words = 0
     found: dict[str, Counter[str]] = {name: Counter() for name in CONSTRUCTIONS}
     for file, text in texts:
@@ -51,7 +51,7 @@ def rates(texts: Iterable[tuple[str, str]]) -> dict[str, tuple[float, list[tuple
 
 
 def prose() -> Iterator[tuple[str, str]]:
-    """Yield each text of the sources and pages, with its file."""
+    """Yield (file, text) of each source file and page."""
     for path in sorted(path for folder in PYTHON for path in (ROOT / folder).rglob("*.py")):
         yield _named(path), "\n\n".join(python_prose(path.read_text(encoding="utf-8")))
     for path in sorted((ROOT / "sparkext" / "jvm").rglob("*.scala")):

@@ -1,4 +1,4 @@
-"""The archived results of benchmarks, by case: what every figure of a page is taken from."""
+"""The archived results of benchmarks, by case: the source of every figure on the pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parents[3] / "bench" / "results"
 
 
 class MissingResultError(Exception):
-    """No archived file has the results of a case: `command` measures it."""
+    """No archived file has results of a case; `command` measures them."""
 
     def __init__(self, case: str, scale_factor: float = 1.0) -> None:
         factor = "" if scale_factor == 1 else f" --sf {scale_factor:g}"
@@ -23,7 +23,7 @@ class MissingResultError(Exception):
 
 
 class Archive:
-    """The results of several files; where two have the same table, the later file's counts."""
+    """The results of several files; if two files have the same table, the later file counts."""
 
     def __init__(self, files: Iterable[Results]) -> None:
         self._files = sorted(files, key=lambda results: results.facts.get("date", ""))
@@ -31,7 +31,7 @@ class Archive:
 
     @property
     def cases(self) -> set[str]:
-        """The cases of which there are results."""
+        """The cases with results."""
         named = {line["case"] for results in self._files for line in results.others if "case" in line}
         return named | {key.case for key in self._tables}
 
@@ -41,7 +41,7 @@ class Archive:
         Raises
         ------
         MissingResultError
-            There is no such table.
+            The archive has no such table.
         """
         if key not in self._tables:
             raise MissingResultError(key.case, key.scale_factor)
@@ -53,7 +53,7 @@ class Archive:
         Raises
         ------
         MissingResultError
-            There is none.
+            The archive has none.
         """
         found = {
             key.part: table
@@ -65,12 +65,12 @@ class Archive:
         return found
 
     def lines(self, case: str, scale_factor: float = 1.0) -> list[dict[str, Any]]:
-        """Return the lines of a case that are no timings, those of the latest file that has any.
+        """Return the lines of a case that are not timings, from the latest file with such lines.
 
         Raises
         ------
         MissingResultError
-            There is none.
+            The archive has none.
         """
         found: list[dict[str, Any]] = []
         for results in self._files:

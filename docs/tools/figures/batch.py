@@ -266,7 +266,7 @@ WAYS = {
 
 
 def outcome(archive: Archive, case: str, contestant: str) -> tuple[str, str]:
-    """Return how a job within a limit of memory ended, and its peak if it finished."""
+    """Return the outcome of a job under a memory limit, and its peak memory if it finished."""
     line = next(one for one in archive.lines(case) if one["contestant"] == contestant)
     if line["ending"] == "finished":
         return f"finishes in {line['seconds']:.0f} s", forms.mib(line["peak"])

@@ -1,4 +1,4 @@
-"""How figures are written: seconds, rates, factors."""
+"""Formats of figures: seconds, rates, factors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def seconds(value: float) -> str:
 
 
 def factor(value: float) -> str:
-    """Write how many times as fast something is."""
+    """Write a speedup as a factor."""
     return f"{value:.2f}×" if value < 1 else f"{value:.1f}×" if value < 10 else f"{value:.0f}×"
 
 
 def faster(value: float) -> str:
-    """Write how many times as fast something is, in words."""
+    """Write a speedup as a factor, followed by `faster`; below 1, its inverse, followed by `slower`."""
     return f"{factor(value)} faster" if value >= 1 else f"{factor(1 / value)} slower"
 
 
@@ -29,17 +29,17 @@ def median_seconds(timed: Timed) -> str:
 
 
 def million_rows(timed: Timed) -> str:
-    """Write millions of rows a second."""
+    """Write millions of rows per second, of the median run."""
     return f"{timed.rows / median(timed.seconds) / 1e6:.0f}"
 
 
 def thousand_rows(timed: Timed) -> str:
-    """Write thousands of rows a second."""
+    """Write thousands of rows per second, of the median run."""
     return f"{timed.rows / median(timed.seconds) / 1e3:.0f}"
 
 
 def rows_per_second(value: float) -> str:
-    """Write a rate with three digits."""
+    """Write a rate, rounded to three significant digits."""
     digits = 10 ** max(0, len(str(int(value))) - 3)
     return f"{round(value / digits) * digits:,}"
 

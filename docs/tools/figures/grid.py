@@ -1,4 +1,4 @@
-"""A table of contestants side by side, how far their runs lie apart, and who is ahead."""
+"""Tables that compare contestants, with the spread of their runs, and wins and losses."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _WIDEST = 3
 class Grid:
     """A row for each table of results, a column for each contestant.
 
-    `columns`: a pattern of the contestant's whole name. The fastest one counts if several match. A group of the pattern
-    is shown after the figure: which hint or setting was used. `transposed`: contestants are rows. `over`: the column
-    that geometric means compare the others with, as factors. `first`: the header of the column of labels. `compared`:
-    whether the sentences say who is ahead, which makes sense if all contestants did the same work.
+    `columns`: a pattern for the contestant's whole name; if several contestants match, the fastest counts. A group of
+    the pattern, the hint or setting that was used, is shown after the figure. `transposed`: contestants are rows.
+    `over`: the column with which geometric means compare the other columns, as factors. `first`: the header of the
+    column of labels. `compared`: whether sentences report wins and losses, for contestants that did the same work.
     """
 
     rows: Mapping[str, Key]
@@ -35,7 +35,7 @@ class Grid:
     compared: bool = True
 
     def render(self, archive: Archive) -> str:
-        """Return the table, without rows that have no results, and sentences on runs and on who is ahead."""
+        """Return the table, without rows that have no results, and sentences on spreads, wins and losses."""
         found, missing = {}, []
         for label, key in self.rows.items():
             try:
@@ -88,7 +88,7 @@ class Grid:
         return self._picked(archive.table(self.rows[row]))
 
     def factors(self, archive: Archive) -> dict[str, float]:
-        """Return how many times as fast as `over` each column is, as geometric means.
+        """Return the speedup of each column over the column `over`, as geometric means.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class Grid:
         return self._factors({row: self.picked(archive, row) for row in self.rows})
 
     def counts(self, archive: Archive, name: str, other: str) -> tuple[int, int, int]:
-        """Return in how many rows a contestant is ahead of another, level with it, and slower.
+        """Return the number of rows in which a contestant is faster than another, level with it, and slower.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class Grid:
         return {name: forms.mean(found) for name, found in ratios.items()}
 
     def _verdicts(self, found: Mapping[str, Mapping[str, Timed]]) -> str:
-        """Say for each of our contestants in how many rows all of its runs are faster than all of another's."""
+        """Return the counts of rows in which our contestants are ahead of, level with, or slower than others."""
         ours = {name for picked in found.values() for name, timed in picked.items() if timed.ours}
         floors = {name for picked in found.values() for name, timed in picked.items() if timed.floor}
         sentences = []
@@ -143,7 +143,7 @@ def _counts(found: Mapping[str, Mapping[str, Timed]], name: str, other: str) -> 
 
 
 def _spreads(shown: Sequence[tuple[str, Timed]]) -> str:
-    """Say how far runs lie apart, as a share of the median: half of all, and the widest."""
+    """Return a sentence on the spreads of runs, relative to their medians: the median spread, and the widest."""
     widths = sorted(
         ((max(timed.seconds) - min(timed.seconds)) / median(timed.seconds), name, timed)
         for name, timed in shown
@@ -157,14 +157,14 @@ def _spreads(shown: Sequence[tuple[str, Timed]]) -> str:
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a table."""
+    """Return a Markdown table."""
     rules = ["---"] * len(header)
     table = (header, rules, *lines)
     return "\n".join(f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|" for cells in table)
 
 
 def table_of(header: Sequence[str], lines: Sequence[Callable[[], Sequence[str]]]) -> str:
-    """Return a table of the lines that have results; the commands that measure the others are named below."""
+    """Return a table of the lines that have results, followed by the commands that measure the missing lines."""
     found, missing = [], []
     for line in lines:
         try:
@@ -175,6 +175,6 @@ def table_of(header: Sequence[str], lines: Sequence[Callable[[], Sequence[str]]]
 
 
 def not_measured(missing: Sequence[MissingResultError]) -> str:
-    """Name the commands that measure what has no results; nothing if all has."""
+    """Return a sentence with the commands that measure missing results, or nothing if none is missing."""
     commands = dict.fromkeys(error.command for error in missing)
     return f"Not measured yet: {', '.join(f'`{command}`' for command in commands)}." if commands else ""

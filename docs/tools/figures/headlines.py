@@ -1,4 +1,4 @@
-"""The table of the front page: some lines of the others, losses included."""
+"""The table of the front page: a selection from the other tables, including losses."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _headlines(archive: Archive) -> str:
     for line in lines:
         try:
             found.append(line(archive))
-        except MissingResultError:  # the page of benchmarks names the command
+        except MissingResultError:  # the benchmarks page has the command
             continue
     return markdown(["case", "sparkext", "Spark", "others"], found)
 

@@ -1,4 +1,4 @@
-"""The figures of partitioned joins, table formats, object stores."""
+"""The figures of partitioned joins, table formats and object stores."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _longest(archive: Archive) -> str:
 
 
 def _queries(archive: Archive) -> str:
-    """Say of how many queries a plan of which every join is partitioned is slower than Spark's own plans."""
+    """Return sentences that compare plans in which every join is partitioned with Spark's own plans, by query."""
     try:
         tables = archive.tables("exchange.queries", 3.0)
     except MissingResultError as error:

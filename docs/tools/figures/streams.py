@@ -1,4 +1,4 @@
-"""The figures of streams: joins, order, continuous queries."""
+"""The figures of streams: joins, time order, continuous queries."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _flink_order(archive: Archive) -> str:
 
 
 def _rates(label: str, timed: Timed, start: Sequence[float]) -> list[str]:
-    """Return rows, and rows a second with the start of the job and without."""
+    """Return the label, the number of rows, and rows per second with and without the start of the job."""
     whole = median(timed.seconds)
     alone = forms.rows_per_second(timed.rows / (whole - median(start))) if start else ""
     return [label, f"{timed.rows:,}", forms.rows_per_second(timed.rows / whole), alone]
@@ -232,7 +232,7 @@ def _flink_trading(archive: Archive) -> str:
 
 
 def _with_share(archive: Archive, case: str, table: str) -> str:
-    """Add to a table which share of offers is bought, if it has results."""
+    """Add the share of bought offers to a table, if it has results."""
     if case not in archive.cases:
         return table
     shares = next(timed.values["bought"] for timed in archive.tables(case)[""])

@@ -1,4 +1,4 @@
-"""The figures of the study of delivery."""
+"""The figures of the study of delivery modes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def runs_of(part: str) -> list[Run]:
 
 
 def rates(runs: Iterable[Run]) -> list[float]:
-    """Return result rows a second of the runs that finished."""
+    """Return the result rows per second of each run that finished."""
     return [run["rows"] / run["seconds"] for run in runs if run["outcome"] == "finished"]
 
 
 def deliveries(delivery: str, limit: int | None, fan_out_from: float = _LEAST_FAN_OUT) -> list[Run]:
-    """Return the runs of a delivery mode under a limit, with so many matches a row or more."""
+    """Return the runs of a delivery mode under a memory limit, with at least `fan_out_from` matches per row."""
     return [
         run
         for run in runs_of("delivery")
@@ -67,7 +67,7 @@ def _mrows(found: Sequence[float]) -> str:
 
 
 def thread_medians(build_rows: int, fan_out: int) -> dict[tuple[str, int], tuple[float, float]]:
-    """Return the median rate and peak of each way to use threads: its name and how many there are."""
+    """Return the median rate and peak of each threading mode, by its name and number of threads."""
     found: dict[tuple[str, int], list[Run]] = {}
     for run in runs_of("threads"):
         if (run["build_rows"], run["fan_out"]) == (build_rows, fan_out):
