@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sparkext.build_sides.index_recipe import index_recipe
@@ -16,18 +18,21 @@ from sparkext.errors import ConditionError
 from sparkext.kernels.gather import Column
 from sparkext.kernels.nested_loop import NestedLoop
 from sparkext.kernels.range_index import Candidates
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans import expression
 from sparkext.plans.expression import Expression, among, condition, literal
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.output_size import BudgetLimits, OutputSizeController
+from sparkext.plans.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.spec import BUILD_PRESERVING, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.operators.join_matches import JoinMatches
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.row_batches import RowBatches
-from sparkext.worker.sources.scanned_splits import probe_bounds
+from sparkext.worker.sources.scanned_splits import ScannedSplits, probe_bounds
 from sparkext.worker.theta_condition import CompiledCondition
 from tests.kernels.support import FULL_MASK
 
@@ -159,6 +164,24 @@ def test_row_groups_are_read_for_what_may_fail() -> None:
             for number in range(2)
         ]
         assert [bound.keys for bound in probe_bounds(spec, builds)] == ([] if first.may_fail else [(1, 2)])
+
+
+def test_partitions_are_read_for_what_may_fail(tmp_path: Path) -> None:
+    """The partition value of a split has no match in a later join, but an earlier join may fail on its rows."""
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table(probe_of([1]), names=["x", "more"]), path)
+    columns = (ScanColumn("x"), ScanColumn("more"), ScanColumn("p", 0))
+    scan = ParquetScan(ScanSpec(columns, 3, None, False), pa.schema([(one.name, pa.int32()) for one in columns]), 1000)
+    keyed = JoinSpec("inner", (KeyPair(ColumnRef(0, 2), 0, "int32", False),), "auto", "")
+    for first in (spec_of("inner").joins[0], JoinSpec("inner", (), "auto", "", ranges=RANGES)):
+        spec = PipelineSpec(3, (first, keyed), ())
+        builds = [
+            index_in_memory(2, [pa.array([1, 2], pa.int32())] * 2, index_recipe(spec, number, FULL_MASK))
+            for number in range(2)
+        ]
+        for value, is_read in (("2", True), ("3", first.may_fail)):
+            splits = ScannedSplits(scan, [Split(str(path), 0, path.stat().st_size, (value,))], spec, builds)
+            assert sum(rows.length for rows in splits.row_sets(TaskMetrics(0))) == is_read
 
 
 FAILS_LATER = condition("<=", added(column(0, 0), column(1, 0)), column(1, 1))

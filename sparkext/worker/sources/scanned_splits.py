@@ -9,7 +9,7 @@ from sparkext.kernels.gather import Column
 from sparkext.parquet.scan import ParquetScan
 from sparkext.parquet.statistics import ProbeBounds
 from sparkext.plans.scan import Split
-from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
+from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.probe_keys import ProbeKeys
@@ -31,8 +31,8 @@ class ScannedSplits:
         known = {ColumnRef(PROBE, column) for column in self._partitions}
         self._deciding = [
             (ProbeKeys(join.keys, build), build)
-            for join, build in zip(spec.joins, builds, strict=True)
-            if join.drops_unmatched and join.keys and not join.ranges and join.as_of is None
+            for join, build in _reducing_joins(spec, builds)
+            if join.keys and not join.ranges and join.as_of is None
             if known.issuperset(key.probe for key in join.keys)
         ]
 
@@ -63,15 +63,20 @@ class ScannedSplits:
 
 
 def probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[ProbeBounds]:
-    """Return the bounds of probe columns given by the build sides: rows outside of them lack a required match.
-
-    Joins after the first one that may fail are ignored: that join has to receive all of its rows.
-    """
-    last = next((number for number, join in enumerate(spec.joins, 1) if join.may_fail), len(spec.joins))
+    """Return the bounds of probe columns given by the build sides: rows outside of them lack a required match."""
     return [
         ProbeBounds(key.probe.column, (bounds[0], bounds[1]) if bounds else None)
-        for join, build in [*zip(spec.joins, builds, strict=True)][:last]
-        if join.drops_unmatched
+        for join, build in _reducing_joins(spec, builds)
         for key, bounds in zip(join.keys, build.info.key_bounds, strict=True)
         if key.probe.source == PROBE and bounds is not None
     ]
+
+
+def _reducing_joins(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[tuple[JoinSpec, BuildSide]]:
+    """Return the joins that may exclude rows of the probe side before they are read, with their build sides.
+
+    Joins after the first join that may fail are ignored: the join that may fail has to receive all of its rows.
+    """
+    last = next((number for number, join in enumerate(spec.joins, 1) if join.may_fail), len(spec.joins))
+    pairs = [*zip(spec.joins, builds, strict=True)][:last]
+    return [(join, build) for join, build in pairs if join.drops_unmatched]
