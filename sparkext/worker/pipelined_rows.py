@@ -61,7 +61,7 @@ fraction of 0.08 (query 7), 1.4 with a fraction of 0.49 (query 21). The limit is
 
 @dataclass(frozen=True)
 class Given:
-    """A build side with the index of the join it belongs to. `open` returns this index for any recipe, so that no
+    """The build side of a join, with the index of this join. `open` returns this index for any recipe, so that no
     second index is built.
     """
 
@@ -106,7 +106,7 @@ class PipelinedRows(KeptRows):
     Raises
     ------
     ConditionError
-        An expression fails on a row: see `PipelineTask`.
+        An expression fails on a row.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
@@ -194,13 +194,13 @@ class PipelinedRows(KeptRows):
         return sorted((split for part in self.parts for split in part), key=lambda split: (split.path, split.start))
 
     def _ordered_parts(self) -> list[list[Split]]:
-        """Regroup the splits in file order, into parts no longer than the longest of `parts` or than a single split."""
+        """Regroup the splits in file order, into parts that are at most as long as the longest of `parts`."""
         limit = max((sum(split.length for split in part) for part in self.parts), default=0)
         parts: list[list[Split]] = []
-        size = limit
+        size = 0
         for split in self._splits():
             size += split.length
-            if size > limit:
+            if not parts or size > limit:
                 parts.append([])
                 size = split.length
             parts[-1].append(split)
@@ -264,7 +264,7 @@ SOURCE = -1
 
 
 def opened(source: BuildSource, recipe: IndexRecipe, number: int) -> BuildSide:
-    """Open the build side of join `number`, or the `SOURCE`. A ConditionError gets the number of the build side."""
+    """Open the build side of join `number`, or the probe side (`SOURCE`). A ConditionError names the build side."""
     try:
         return source.open(recipe)
     except ConditionError as error:
