@@ -18,7 +18,7 @@ from sparkext.kernels.jit import inlined
 _DIGITS = 67
 _PENDING, _NAN, _PLUS, _MINUS = range(_DIGITS, _DIGITS + 4)
 SUM_WORDS = _DIGITS + 4
-_MOST_PENDING = 512
+_MOST_PENDING = 1 << 20
 _LOW = 0xFFFFFFFF
 
 
@@ -47,13 +47,13 @@ def add_exactly(arena: Int64Array, at: int, value: float, weight: int) -> None:
     sign = 1 if weight > 0 else -1
     left = abs(weight)
     while left > 0:
-        times = min(left, 1 << 20)
+        times = min(left, _MOST_PENDING)
         arena[digit] += sign * times * low
         arena[digit + 1] += sign * times * middle
         arena[digit + 2] += sign * times * high
         left -= times
         arena[at + _PENDING] += times
-        if arena[at + _PENDING] >= 1 << 20:
+        if arena[at + _PENDING] >= _MOST_PENDING:
             _carry(arena, at)
 
 
