@@ -62,7 +62,9 @@ class PythonRunner(
     getClass.getMethods.find(_.getName.endsWith("$$allocator")).get.invoke(this).asInstanceOf[BufferAllocator]
 }
 
-/** Getters of rows that this version has, but not all others: none. `row` is the number of the current row. */
+/** The row getters that exist in this Spark version, but not in all supported ones: none. `row` is the number of the
+  * current row.
+  */
 abstract class VersionedRow(columns: Array[ColumnVector]) extends InternalRow {
   protected var row = 0
 }

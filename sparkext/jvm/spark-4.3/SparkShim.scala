@@ -71,7 +71,9 @@ class PythonRunner(
       artifacts,
       None)
 
-/** Getters of rows that this version has, but not all others. `row` is the number of the current row. */
+/** The row getters that exist in this Spark version, but not in all supported ones. `row` is the number of the current
+  * row.
+  */
 abstract class VersionedRow(columns: Array[ColumnVector]) extends InternalRow {
   protected var row = 0
 

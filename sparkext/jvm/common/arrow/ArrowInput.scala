@@ -9,7 +9,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 
 /** A Python runner that determines the content of its batches itself. Spark's own runner sends each of its input
-  * iterators as one batch, and keeps it in memory if the task ends before its input does.
+  * iterators as one batch, and does not free the batch if the task ends before the iterator does.
   */
 trait ArrowInput extends PipelineWorkers {
   private var isEnded = false

@@ -7,8 +7,8 @@ import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import org.apache.spark.unsafe.Platform
 
-/** Rows `from` until `until` of a columnar batch. With `positions`, these are offsets in `positions`, which contains
-  * the rows.
+/** Rows `from` until `until` of a columnar batch. With `positions`, the bounds are offsets in `positions`, which has
+  * the row numbers.
   */
 final class Rows(val positions: Array[Int], val from: Int, val until: Int) {
   def count: Int = until - from
@@ -18,8 +18,9 @@ final class Rows(val positions: Array[Int], val from: Int, val until: Int) {
 
 /** Copies one of Spark's columns, batch by batch, to an Arrow vector.
   *
-  * Spark's own conversion writes a row of all columns and splits it again. Here arrays are copied as a whole if Spark
-  * stores plain ones. Otherwise (dictionaries, ORC, a selection of rows) values are copied in a loop for each type.
+  * Spark's own conversion writes a row of all columns and splits it again. Here an array is copied as a whole if Spark
+  * stores the values in one. Otherwise (dictionaries, ORC, a selection of rows) values are copied in a loop for each
+  * type.
   */
 abstract class ColumnCopy(vector: FieldVector, nullable: Boolean) {
 
@@ -60,8 +61,8 @@ abstract class ColumnCopy(vector: FieldVector, nullable: Boolean) {
 
 object ColumnCopy {
 
-  /** The copier from columns of the type to the vector, if there is one. In a batch, each column of variable width
-    * takes at most `mostBytes` bytes.
+  /** The copier from columns of the type to the vector, if there is one. In a batch of several rows, each column of
+    * variable width takes at most `mostBytes` bytes.
     */
   def of(dataType: DataType, vector: FieldVector, nullable: Boolean, mostBytes: Long): Option[ColumnCopy] = (dataType, vector) match {
     case (BooleanType, bits: BitVector) => Some(new BooleanCopy(bits, nullable))

@@ -36,8 +36,8 @@ trait RowArrowInput extends ArrowInput {
     }
   }
 
-  /** Computing the size takes longer than writing a row, so it is computed when an eighth of the limit may have been
-    * filled.
+  /** Computing the size takes longer than writing a row, so it is computed only whenever another eighth of the limit
+    * may have been filled.
     */
   private def fill(): Unit = {
     var count = 0

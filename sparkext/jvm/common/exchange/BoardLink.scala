@@ -11,7 +11,7 @@ import org.apache.spark.{SparkException, TaskContext}
 import org.apache.spark.util.ThreadUtils
 
 /** Connects the worker of a task with the driver's load tables (`Boards`): sends the worker's messages to the driver,
-  * and the load table to the worker. Worker and task exchange files, see `OwnFiles.besideTask`.
+  * and the load table to the worker. Worker and task exchange messages by files, see `OwnFiles.besideTask`.
   */
 private class BoardLink(run: String, by: String, task: TaskContext) {
   private val boards = Boards.link

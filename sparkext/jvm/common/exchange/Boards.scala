@@ -13,14 +13,14 @@ import org.apache.spark.rpc.{RpcCallContext, RpcEndpointRef, RpcEnv, ThreadSafeR
 import org.apache.spark.util.RpcUtils
 
 /** The load tables (`Board` in the code) of runs whose rows stream to partitions (`slots`), on the driver: the loads
-  * that partitions have reported, and the table by which rows are routed. See Python's `board`. The load tables of the
-  * latest runs are kept for reports.
+  * that routing tasks and partitions have reported, and the table by which rows are routed. See Python's `board`. The
+  * load tables of the latest runs are kept for reports.
   */
 private class Boards(override val rpcEnv: RpcEnv) extends ThreadSafeRpcEndpoint {
   import Boards._
 
-  /** Replies with the load table of a run to tasks that route rows by it, and with the number of started partitions to
-    * others.
+  /** Replies with the load table of a run if a task requests it or proposes a new interval, and otherwise with the
+    * number of started partitions.
     */
   override def receiveAndReply(context: RpcCallContext): PartialFunction[Any, Unit] = {
     case Told(run, by, number, what) =>
@@ -64,7 +64,7 @@ private object Boards {
   /** The reference to the driver's load tables, for a task. */
   def link: RpcEndpointRef = RpcUtils.makeDriverRef(Name, SparkEnv.get.conf, SparkEnv.get.rpcEnv)
 
-  /** The recorded loads of a run for its report, as JSON; null if the run is too long ago. */
+  /** The recorded loads of a run for its report, as JSON; null if they have been evicted. */
   def told(run: String): String = synchronized(boards.get(run).map(board => s"""{"streamed":${board.history}}""").orNull)
 
   private def of(run: String): Board = {

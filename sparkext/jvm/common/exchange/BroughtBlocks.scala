@@ -22,7 +22,9 @@ private class BroughtBlocks(task: TaskContext) {
   private val blocks = env.blockManager
   private val metrics = task.taskMetrics().createTempShuffleReadMetrics()
 
-  /** The blocks of these ranges at present: a map task that was rerun may have sent other rows. */
+  /** The blocks of these ranges, as Spark's map output tracker locates them now: a map task that was rerun may have
+    * sent other rows.
+    */
   def lying(shuffle: Int, ranges: Seq[LineRange]): LyingBlocks = LyingBlocks(
     ranges.flatMap { range =>
       env.mapOutputTracker.getMapSizesByExecutorId(shuffle, range.firstMap, range.lastMap, range.firstLine, range.lastLine)
@@ -35,8 +37,8 @@ private class BroughtBlocks(task: TaskContext) {
     found.map(_.told)
   }
 
-  /** The same for a shuffle that is not part of the job. Spark must not learn of a failed fetch, as it would whatever
-    * error the task raises.
+  /** The same for a shuffle that is not part of the job. The record of a failed fetch is cleared from the task: Spark
+    * would act on the record whatever error the task raises.
     */
   def segmentsUnlessLost(shuffle: Int, ranges: Seq[LineRange]): Seq[JValue] =
     try brought(lying(shuffle, ranges)).map(_.told)
@@ -111,7 +113,7 @@ private class BroughtBlocks(task: TaskContext) {
 }
 
 /** The non-empty blocks of a shuffle by location. Each address occurs once, because Spark's fetcher would lose blocks
-  * of a repeated one.
+  * of a repeated address.
   */
 private case class LyingBlocks(byAddress: Seq[(BlockManagerId, Seq[LyingBlocks.Block])]) {
   lazy val lines: Set[Int] =

@@ -12,8 +12,8 @@ import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartit
   *
   * `keyed`: false if these joins have no equality. Then there is one bucket, and partitions are units of a join matrix:
   * each joins some rows of the probe side with some rows of the build side. `keepsProbe`: whether probe rows whose key
-  * matches nothing are needed. `clusters`: the numbers of the output columns that hold the key, if an operator above
-  * benefits from all rows of a key being in one partition; then no bucket is split. `streamed`: set by
+  * cannot match, such as null, are needed. `clusters`: the numbers of the output columns that hold the key, if an
+  * operator above benefits from all rows of a key being in one partition; then no bucket is split. `streamed`: set by
   * [[StreamedExchanges]] if the probe side streams to partitions that join it at the same time.
   */
 case class Exchange(
@@ -38,9 +38,9 @@ case class Exchange(
   def partitioning(output: Seq[Attribute]): Partitioning =
     if (clusters.isEmpty) UnknownPartitioning(math.max(2, lines)) else SlotPartitioning(clusters.map(output), lines)
 
-  /** This exchange with the groups of a chain's rows in the partitions of their rows, if the key is part of the
-    * grouping. `keys` are the grouping expressions, `columns` are their columns among the `output`. Rows without a key
-    * may be in any partition.
+  /** This exchange with `clusters` set, if the key is part of the grouping of a chain's rows: then all rows of a group
+    * are in one partition. `keys` are the grouping expressions, `columns` are their columns among the `output`.
+    * Unchanged if rows whose key cannot match are kept, because these rows may be in any partition.
     */
   def grouped(chain: JoinChain, keys: Seq[Expression], columns: Seq[Attribute], output: Seq[Attribute]): Exchange = {
     val stages = builds.map(chain.stages)
@@ -127,9 +127,9 @@ object Exchange {
             safe == safeOther && key.semanticEquals(other)
           }
         }
-        // A full outer join emits rows whose probe key is null, in partitions without the other rows of that key. And a
-        // partition can only find the unmatched build rows of the first join among rows that were sent by the key of
-        // that join.
+        // A full outer join emits unmatched build rows, whose probe key is null, in the partitions of their build keys.
+        // A null-safe join after it would need them in the partition of null. A partition can find unmatched build rows
+        // of the first join only if both sides were sent by the key of that join.
         val full = chain.stages.headOption.filter(_.full)
         val parted = full.exists { stage =>
           !wanted.exists(_._1 eq stage) || (wanted.length > 1 && (stage.keys.isEmpty || stage.keys.exists(_.nullSafe)))

@@ -4,11 +4,11 @@ import org.apache.spark.OneToOneDependency
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 
-/** Blocks that no job has streamed yet: each job has a shuffle of its own, because a shuffle cannot be read twice, and
-  * a plan may run twice.
+/** A dependency on blocks (`cells`) that creates a new shuffle for each job, because a streamed shuffle cannot be read
+  * twice, but a plan may run twice.
   *
-  * The code that starts a job reads the lineage first, in a thread of its own. Then Spark's scheduler reads it, in a
-  * thread with a known name.
+  * The thread that starts a job reads the lineage first. Then Spark's scheduler reads it, in a thread with a known
+  * name. A read by another thread after that therefore belongs to a new job.
   */
 private class FreshCells(@transient private val make: () => RDD[InternalRow], @transient private val begin: () => Unit)
     extends OneToOneDependency[InternalRow](null) {

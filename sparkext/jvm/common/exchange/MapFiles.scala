@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.StructType
   *
   * A worker reads the location of its file from a note, in the folder with the reports of `run`, and writes the file
   * bucket by bucket. Spark's own resolver then commits it as map output, with its index: it is served, found and
-  * removed like any other.
+  * removed like other map output.
   */
 class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
   import MapFiles._
@@ -35,8 +35,8 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
   override def announce(task: TaskContext): Unit = {
     val files = resolver
     val file = files.createTempFile(files.getDataFile(shuffle, task.taskAttemptId()))
-    // A shuffle service may run as another user and reads the file like Spark's own files. Without one, only this user
-    // can access the file.
+    // A shuffle service may run as another user and reads the file like Spark's own files. Without a shuffle service,
+    // only this user can access the file.
     if (!SparkEnv.get.conf.get(SHUFFLE_SERVICE_ENABLED)) Files.createFile(file.toPath, OwnFiles.File)
     val note = OwnFiles.besideTask(run, task, "target")
     Files.writeString(Files.createFile(note, OwnFiles.File), file.getPath)
@@ -44,7 +44,7 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
     task.addTaskCompletionListener[Unit] { _ =>
       announced.remove(task.taskAttemptId())
       Files.deleteIfExists(note)
-      Files.deleteIfExists(file.toPath) // unless it is a map output by now
+      Files.deleteIfExists(file.toPath) // it has been moved if it was committed as map output
     }
   }
 
@@ -73,9 +73,9 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
   }
 }
 
-/** The content of a map task's file: the number of rows, and the sum of the hashes of their keys, which does not depend
-  * on their order. If a rerun task reports another sum, it has sent rows to other partitions, which Spark reports from
-  * 4.1 on.
+/** The content of a map task's file: the number of rows, and the sum of the hashes of their keys, or of all columns if
+  * there are no keys. The sum does not depend on the order of rows. If a rerun task reports another sum, it has sent
+  * rows to other partitions, which Spark detects from 4.1 on.
   */
 case class MapAccount(rows: Long, checksum: Long)
 

@@ -20,7 +20,7 @@ case class SentKey(column: Int, keyType: String, nullSafe: Boolean)
 /** One side of a partitioned join, sent to partitions (`slots` in the code): the rows of `plan` are written as map
   * outputs of Spark's shuffle.
   *
-  * `keepsUnmatchable`: whether rows whose key matches nothing are sent as well.
+  * `keepsUnmatchable`: whether rows whose key cannot match, such as null, are sent as well.
   */
 class SentSide(plan: SparkPlan, keys: Seq[SentKey], lines: Int, keepsUnmatchable: Boolean, described: String)
     extends BuildSidePreparation(plan.session.sparkContext, described) {
@@ -60,8 +60,8 @@ object SentSide {
   /** The columns of a worker's message about its file: see Python's `leaving_rows`. */
   val Account: StructType = SentColumns.of(Seq.fill(5)(BinaryType))
 
-  /** One row per task: its account, and the number of bytes of each bucket. `totals`: sum the other numbers that tasks
-    * report.
+  /** One row per task: its account, and the number of bytes of each bucket. `totals` accumulate the other numbers that
+    * tasks report.
     */
   private def accounts(told: RDD[ColumnarBatch], totals: Seq[LineTotals]): SparkShim.SentRows =
     told.mapPartitionsInternal(_.map { batch =>
@@ -135,8 +135,8 @@ class Sent(
   def part(line: Int, number: Int, count: Int): Seq[LineRange] =
     divided.getOrElseUpdate((line, count), divide(line, count))(number).map(map => LineRange(line, line + 1, map, map + 1))
 
-  /** The map tasks of each share. If rows are ordered by a column, so are map tasks, so each share takes some from
-    * everywhere.
+  /** The map tasks of each share. If rows are ordered by a column, consecutive map tasks have similar values, so each
+    * share takes map tasks from the whole range.
     */
   private def divide(line: Int, count: Int): Seq[Seq[Int]] = {
     val sizes = statuses.map(status => if (status == null) 0L else status.getSizeForBlock(line))

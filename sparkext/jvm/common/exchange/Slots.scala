@@ -25,9 +25,10 @@ object Slots {
   private val SlotSeconds = cost("slot_seconds")
   private val BuildBytes = (Shared("slots") \ "build_bytes").extract[Long]
 
-  /** One partition for all rows, if the load balancer would plan no more than one even if all rows of a bucket matched:
-    * calling it would take longer. See Python's `waves`. `paired`: build sides, and whether a probe row is joined with
-    * every build row of its key, instead of only the first. `before`: how the last such join ran.
+  /** A plan of one partition for all rows, if the load balancer would plan no more than one even if all rows of a
+    * bucket matched. Calling the load balancer would then only cost time. See Python's `waves`. `paired`: build sides,
+    * and whether a probe row is joined with every build row of its key, instead of only the first. `before`: how the
+    * last such join ran.
     */
   def one(probe: Sent, paired: Seq[(Sent, Boolean)], before: Option[SlotRuns]): Option[Slots] = {
     val lines = probe.bytes.length

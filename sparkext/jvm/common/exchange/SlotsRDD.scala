@@ -15,8 +15,9 @@ case class LineRange(firstLine: Int, lastLine: Int, firstMap: Int, lastMap: Int)
 
 /** The input of a partition: the rows of the probe side, and the rows of each build side with which they are joined.
   *
-  * `copies`: rows of the first build side that another partition owns, which shares the bucket. The owner emits those
-  * that nothing matches. `marks`: the probe rows that other partitions join with build rows that this partition owns.
+  * `copies`: rows of the first build side, in buckets that several partitions share, that another partition owns. Only
+  * the owner emits those that nothing matches. `marks`: the probe rows that other partitions join with build rows that
+  * this partition owns.
   */
 case class SlotShare(
     probe: Seq[LineRange],

@@ -16,12 +16,14 @@ import org.apache.spark.sql.execution.metric.{SQLMetric, SQLShuffleReadMetricsRe
 import org.apache.spark.sql.types.{BinaryType, DataType, IntegerType}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** The input of a join's partitions while it runs: blocks (`cells` in the code) of the probe side, and the locations of
-  * build rows, before the first block that needs them. The locations for all buckets whose home is the partition are
-  * sent when it starts, the locations for other buckets when their first block is received.
+/** The input of a join's partitions while the probe side is still being sent: blocks (`cells` in the code) of the probe
+  * side, and the locations of build rows. The locations precede the first block that needs them. The locations for all
+  * buckets whose home is the partition are sent when the partition starts, the locations for other buckets when their
+  * first block is received.
   *
   * `builds`: join numbers with the sent build sides. Their shuffles are not part of this lineage, because Spark runs no
-  * job with both kinds of shuffle: if their blocks are lost, the query fails. The shuffles live as long as `builds`.
+  * job with both streamed and ordinary shuffles: if their blocks are lost, the query fails. The shuffles live as long
+  * as `builds`.
   */
 class StreamedSlotsRDD(
     context: SparkContext,
@@ -34,7 +36,7 @@ class StreamedSlotsRDD(
 
   private val sides = builds.map { case (number, sent) => StreamedSide(number.toString, sent.dependency.shuffleId, sent.maps) }
 
-  /** Rows are assigned to other partitions in each run. */
+  /** Each run may assign rows to other partitions. */
   override protected def getOutputDeterministicLevel: DeterministicLevel.Value = DeterministicLevel.INDETERMINATE
 
   override protected def getDependencies: Seq[Dependency[_]] = Seq(new FreshCells(cells, () => Boards.begin(sparkContext, run)))

@@ -4,11 +4,11 @@ import org.apache.spark.SparkContext
 import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.sql.types._
 
-/** Makes a worker build and index a build side before any task of the join needs it. A task that found that the build
-  * side does not fit could only fail.
+/** Makes a worker build and index a build side before any task of the join needs it. A task that finds only then that
+  * the build side does not fit has to fail.
   *
   * Used for build sides that may not fit: by the sizes stated in their files, or because a pipeline derives them. The
-  * index is not built twice: it stays cached on its node.
+  * index stays cached on its node, so that tasks there need not build it again.
   */
 class AheadBuilder(
     context: SparkContext,
@@ -29,9 +29,7 @@ class AheadBuilder(
 
 object AheadBuilder {
 
-  /** The upper bound in bytes of a build side as Arrow columns, before any filter. None if the files do not state their
-    * sizes.
-    */
+  /** The upper bound in bytes of a build side as Arrow columns, before any filter. None if a footer cannot be read. */
   def mostBytes(scan: FusedScan): Option[BigInt] = {
     val emitted = scan.columns.take(scan.outputs)
     val texts = emitted.filter(column => isText(column.dataType)).map(_.stored)

@@ -39,8 +39,8 @@ private object BuildSideFile {
     sum.getValue
   }
 
-  /** Sort the parts of a file by their numbers. They are given as (number, size) in the order in which they were
-    * written.
+  /** Sort the parts of a file by their numbers. `parts` has the number and the size of each part, in the order in which
+    * the parts were written.
     *
     * Returns whether any part had to be moved.
     */
@@ -84,8 +84,8 @@ private object BuildSideFile {
     }
   }
 
-  /** Removes a build file and the files that workers have created for it: the index, its lock, reports. It must not
-    * reference the broadcast, whose content would then never be released.
+  /** Removes a build file and the files that workers have created for it: the index, its lock, reports. This task must
+    * not reference the broadcast: otherwise the broadcast's content would never be released.
     */
   private class RemoveWithSiblings(file: File) extends Runnable {
     override def run(): Unit = {

@@ -14,8 +14,8 @@ import org.apache.spark.sql.types.StructType
 
 /** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver.
   *
-  * `columns`: the columnar output of `child`, if it has one before rows are made of it. `ordered`: whether rows have to
-  * be in the order of partitions, as for an as-of join, which takes the last of equally near rows.
+  * `columns`: the columns from which `child` makes its rows, if it does. `ordered`: whether rows have to be in the
+  * order of partitions, as for an as-of join, which takes the last of equally near rows.
   */
 class BuildSidePublisher(
     context: SparkContext,
@@ -39,8 +39,8 @@ class BuildSidePublisher(
       val (rows, bytes, crc) = write(file)
       val content = new PythonBroadcast(file.getPath)
       val broadcast = context.broadcast(content)
-      // The file is removed only when its content is no longer referenced. Until then the broadcast may be used again,
-      // and as long as Spark holds the content in memory, it may evict it to disk, for which it reads the file.
+      // The file is removed only when its content is no longer referenced. Until then the broadcast may be used again.
+      // Spark also reads the file if it evicts the content from memory to disk.
       PublishedBuildSide(broadcast, rows, bytes, crc, BuildSideFile.removedWith(content, file))
     } catch {
       case failure: Throwable =>

@@ -77,7 +77,7 @@ private class PipelineInputs(
           context,
           scan.partitions.map(partition => compact(render(scan.splits(partition))) -> partition.preferredLocations().toSeq))
       case (_, Right(_)) =>
-        new SplitsRDD(context, Seq("" -> Nil)) // one task reads all: rows made again may be in another order
+        new SplitsRDD(context, Seq("" -> Nil)) // one task reads all: rows materialised again may be in another order
       case _ => parts.map(_.shuffled(probe)).getOrElse(probe.execute())
     }
   }
@@ -99,6 +99,6 @@ private object PipelineInputs {
   /** Why the probe side of a full outer join is neither read by workers nor sent as columns. */
   private val Shuffled = "a full outer join shuffles the rows"
 
-  /** The column that workers receive if they read the rows or have materialised them: one text per partition. */
+  /** The column that workers receive if Spark does not send them the rows: one text per partition. */
   private val Splits = StructType(Seq(StructField("splits", StringType)))
 }

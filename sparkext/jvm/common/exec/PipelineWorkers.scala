@@ -3,8 +3,8 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.SparkEnv
 import org.apache.spark.internal.config.Python.PYTHON_DAEMON_MODULE
 
-/** A Python runner with workers of its own. No setting for a session's Python functions affects them, and they do not
-  * affect these functions.
+/** A Python runner with workers of its own. The settings of a session's Python functions do not affect these workers,
+  * and these workers do not affect the functions.
   */
 trait PipelineWorkers extends PythonRunner {
 
@@ -17,9 +17,9 @@ trait PipelineWorkers extends PythonRunner {
   /** The module that workers are forked from. Spark reads one setting for all workers, and other Python installations
     * need not have this package.
     *
-    * The name is the one that the compiler gives to a private value of `BasePythonRunner`, so that its inner classes
-    * call this method. If a Spark version changes that name, workers are forked from Spark's own daemon and load their
-    * modules themselves.
+    * The compiler gives this name to a private value of `BasePythonRunner`, so the inner classes of `BasePythonRunner`
+    * call this method instead. If a Spark version changes the name, workers are forked from Spark's own daemon and load
+    * their modules themselves.
     */
   def org$apache$spark$api$python$BasePythonRunner$$daemonModule: String = forkedFrom
 }

@@ -26,11 +26,12 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   * `grouping`, workers emit groups of these rows instead, like a partial aggregate of Spark's. Build sides run
   * concurrently when the operator is prepared, each as a job of its own.
   *
-  * `parts`: set if the first join emits unmatched build rows. The probe side is then shuffled inside the operator. A
-  * shuffle below the operator would be a stage of its own to adaptive execution, which would use the statistics of that
-  * stage as those of the join.
+  * `parts`: set if the first join emits unmatched build rows without an `exchange`. The probe side is then shuffled
+  * inside the operator. A shuffle below the operator would be a stage of its own to adaptive execution, which would use
+  * the statistics of that stage as those of the join.
   *
-  * `exchange`: set if both sides of some joins are repartitioned by their keys, and so are received from other tasks.
+  * `exchange`: set if both sides of some joins are repartitioned by their keys. Their rows are then received from other
+  * tasks.
   *
   * The operator emits rows. Emitting columns, for Spark's generated code to read, was measured to be no faster, with or
   * without an aggregate above.
@@ -78,7 +79,7 @@ case class PipelinedJoinExec(
     case other => other
   }
 
-  /** Rows stay in the partition of their probe row, except for rows without one. */
+  /** Unless the operator repartitions the probe side, a row is emitted in the partition of its probe row. */
   override def outputPartitioning: Partitioning = probe.outputPartitioning match {
     case _ if parts.isDefined => UnknownPartitioning(parts.get.count)
     case _ if exchange.isDefined => exchange.get.partitioning(output)
@@ -89,7 +90,8 @@ case class PipelinedJoinExec(
 
   /** Whether Spark's use of this partitioning might affect the build sides. That is the case for the partitioning that
     * a source reports. Before 4.3, a join above that uses the partitions of its sources makes all scans below it read
-    * the same partitions. Before 4.2, such a partitioning counts as one by hash.
+    * the same partitions. Before 4.2, a source's partitioning is a `HashPartitioningLike`, so hash partitionings are
+    * recognised by their own classes.
     */
   private def reachesBuilds(partitioning: Expression): Boolean =
     builds.exists(_.exists(_.isInstanceOf[BatchScanExec])) && partitioning.exists {
@@ -139,7 +141,7 @@ case class PipelinedJoinExec(
   /** The work order for the rows of the probe side, if workers materialise them. */
   private def madeSource: Option[JValue] = inputs.probeMade.toOption.map(_.order(settings.maxBuildBytes))
 
-  /** The work order includes the other build sides, because some of them determine which rows of this one can be
+  /** The work order includes the other build sides, because some of them determine which rows of this build side can be
     * dropped.
     */
   private def builtAhead(number: Int, described: String): AheadBuilder = {
@@ -175,7 +177,7 @@ case class PipelinedJoinExec(
   /** Whether the first join emits unmatched build rows. */
   private def ownsBuild: Boolean = joins.headOption.exists(_.kind == "full")
 
-  /** Another form of this operator, with its tags, by which reports are found. */
+  /** `form`, with the tags of this operator, by which reports are found. */
   private[sparkext] def as(form: PipelinedJoinExec): PipelinedJoinExec = {
     form.copyTagsFrom(this)
     form
@@ -304,7 +306,7 @@ case class PipelinedJoinExec(
 
   private def sent(number: Int): Sent = sentSides(number).sent
 
-  /** The rows of the partitions (`slots` in the code), as the load balancer (`foreman`) plans them once all sides are
+  /** The input of the partitions (`slots` in the code), which the load balancer (`foreman`) plans once all sides are
     * sent.
     */
   private def slots(by: Exchange, log: RunLog): RDD[InternalRow] = {

@@ -11,7 +11,7 @@ import org.apache.spark.sql.SparkSession
 case class TooLarge(reason: String, sizes: Map[Int, Long])
 
 /** Prepares the build sides of an operator, by join number, for its workers. They are prepared concurrently. If one
-  * fails, all are given up.
+  * fails, all are cancelled.
   */
 class Publications(session: SparkSession, preparations: Map[Int, BuildSidePreparation]) {
 

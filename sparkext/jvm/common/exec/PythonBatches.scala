@@ -113,7 +113,7 @@ object PythonBatches {
     }.getOrElse(failure)
   }
 
-  /** An expression with the error of Spark's overflowing sums of integers. */
+  /** An expression that raises Spark's error for an overflowing sum of integers. */
   private val SumOverflow = Arithmetic.plus(Literal(Long.MaxValue), Literal(1L), EvalMode.ANSI)
 
   /** Whether `told`, the type that Spark derives from an Arrow type, matches `declared`. Arrow has one type for the
@@ -198,8 +198,8 @@ private final class Texts(column: ArrowColumnVector, vector: VarCharVector) exte
     }
 }
 
-/** Decimals of up to 18 digits. The lower half of Arrow's 16 bytes holds the whole value, so no object is created for
-  * it.
+/** Decimals of up to 18 digits. The lower half of Arrow's 16 bytes holds the whole value, so no `BigDecimal` is created
+  * for it.
   */
 private final class ShortDecimals(column: ArrowColumnVector, vector: DecimalVector) extends DirectColumn(column, vector) {
   private val values = vector.getDataBuffer.memoryAddress
@@ -209,8 +209,8 @@ private final class ShortDecimals(column: ArrowColumnVector, vector: DecimalVect
     else Decimal.createUnsafe(Platform.getLong(null, values + row.toLong * DecimalVector.TYPE_WIDTH), precision, scale)
 }
 
-/** Decimals of more than 18 digits. Most values, sums above all, have few digits; only the others become objects of 16
-  * bytes each.
+/** Decimals of more than 18 digits. Most values, sums above all, have few digits. Only the other values are read from
+  * all 16 bytes, as `BigDecimal`s.
   */
 private final class LongDecimals(column: ArrowColumnVector, vector: DecimalVector) extends DirectColumn(column, vector) {
   private val values = vector.getDataBuffer.memoryAddress
@@ -227,6 +227,6 @@ private final class LongDecimals(column: ArrowColumnVector, vector: DecimalVecto
 
 private object LongDecimals {
 
-  /** The largest unscaled value that Spark stores as a number instead of an object. */
+  /** The largest unscaled value that Spark stores as a long instead of a `BigDecimal`. */
   private val MostCompact = 999999999999999999L
 }

@@ -187,8 +187,8 @@ object RuntimeFallback {
       if (key.nullSafe) EqualNullSafe(one, other) else EqualTo(one, other)
     }
 
-    /** Precedes the ranges, whose sums wrap around instead of failing: if one would overflow, the guard fails or is
-      * false first.
+    /** The guard precedes the ranges, whose sums wrap around instead of failing. On pairs for which a sum overflows,
+      * the guard fails, or is false, before the ranges are tested.
       */
     private def guard: Option[Expression] = stage.guard.map(chain.atSources)
 

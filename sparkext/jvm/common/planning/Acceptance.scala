@@ -7,12 +7,10 @@ import org.apache.spark.sql.catalyst.expressions.DynamicPruning
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan}
 import org.apache.spark.sql.execution.adaptive.{BroadcastQueryStageExec, LogicalQueryStage}
 
-/** Decides which of the joins that could be pipelined are. */
+/** Decides which of the supported joins run as pipelines. */
 object Acceptance {
 
-  /** The largest cost of a pipeline relative to Spark's. Estimates err, and a join that stays with Spark disappoints
-    * nobody.
-    */
+  /** The largest cost of a pipeline relative to Spark's. Estimates err, and leaving a join to Spark does no harm. */
   private val WorthIt = 0.7
 
   /** The least saving in seconds by the estimates, which are imprecise for short joins. */
@@ -25,7 +23,7 @@ object Acceptance {
     val size = Estimates.bytes(stage.build).toLong
     if (stage.full && stage.keys.isEmpty && !Exchange.wants(stage, settings)) {
       Left(s"a full outer join without an equality has to be partitioned: ${Exchange.refused(stage, settings)}")
-    } else if (stage.asOf.isDefined || settings.force) Right(()) // an as-of join would not be one otherwise
+    } else if (stage.asOf.isDefined || settings.force) Right(()) // PlanAsOfJoins has already accepted as-of joins
     else if (stage.foreignHint.isDefined) Left(s"the query asks for Spark's ${stage.foreignHint.get}")
     else if (stage.hint.isEmpty && settings.hintedOnly.isDefined) Left(settings.hintedOnly.get)
     else if (Exchange.wants(stage, settings)) Right(())
@@ -41,8 +39,8 @@ object Acceptance {
   }
 
   /** Whether a whole chain is accepted, in auto mode by its estimated costs. Hinted joins are accepted without
-    * estimates, and so are as-of joins: for each of their rows Spark reads all rows with an equal key. `build`: the
-    * build side that the chain derives, if it does.
+    * estimates, and so are as-of joins: Spark compares each of their rows with all rows that have an equal key.
+    * `build`: set if the chain derives a build side of another pipeline.
     */
   def chain(chain: JoinChain, grouping: Option[Groups], build: Option[LogicalPlan], settings: Settings): Either[String, Unit] = {
     lazy val costs = new Costs(chain, grouping, settings)
@@ -78,7 +76,7 @@ object Acceptance {
     }
   }
 
-  /** Whether all tasks run on one node. */
+  /** Whether all tasks run on one node. Each executor counts as a node. */
   def isOneNode: Boolean = nodes == 1
 
   private def nodes: Int = {

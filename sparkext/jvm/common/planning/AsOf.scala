@@ -21,8 +21,8 @@ case class StageAsOf(probe: Expression, build: Expression, direction: String, ex
 
 /** An as-of join that is planned as a pipeline. Spark would rewrite its own node as a subquery for each row.
   *
-  * `sparks` are the expressions of that node, `original`. Rules transform them like other expressions, so that the node
-  * can be restored from them.
+  * `original` is that node, and `sparks` are its expressions. Rules transform `sparks` like other expressions, so that
+  * the node can be restored.
   */
 case class PipelinedAsOf(
     left: LogicalPlan,
@@ -151,14 +151,13 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
 
   private def unhinted(plan: LogicalPlan): (LogicalPlan, Option[PipelinedJoinHint]) = plan match {
     case ResolvedHint(child, hint: PipelinedJoinHint) => (child, Some(hint))
-    case unary: UnaryNode => // as Spark looks for hints
+    case unary: UnaryNode => // Spark, too, looks for hints through such nodes
       val (below, hint) = unhinted(unary.child)
       (if (hint.isDefined) unary.withNewChildren(Seq(below)) else unary, hint)
     case other => (other, None)
   }
 
-  /** The two values to compare, and the direction of the search: read from the form that Spark gives these conditions.
-    */
+  /** The two values to compare, and the direction of the search, as the form of Spark's conditions implies them. */
   private def nearness(join: AsOfJoin, sides: Sides): Either[String, StageAsOf] = {
     val conditions = Trees.conjuncts(join.asOfCondition)
     val pair = (join.orderExpression, conditions.head) match {
@@ -182,7 +181,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     } yield found
   }
 
-  /** If Spark's difference of distant integers wraps around to a small one, Spark takes another row for the nearest. */
+  /** Whether the difference of two distant integers may wrap around to a small one, so that Spark selects a wrong row.
+    */
   private def mayWrap(expression: Expression): Boolean = expression match {
     case difference: Subtract =>
       difference.dataType.isInstanceOf[IntegralType] && !Arithmetic.isAnsi(difference)
@@ -192,7 +192,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
   private def hasDistance(dataType: DataType): Boolean = dataType match {
     case _: IntegralType | DateType | TimestampType | TimestampNTZType => true
     case decimal: DecimalType => decimal.precision <= Decimal.MAX_LONG_DIGITS
-    case _ => false // floats: with infinities and NaN, Spark's nearest row differs from pandas' and this one's
+    case _ => false // floats: with infinities and NaN, Spark's nearest row differs from that of pandas and of pipelines
   }
 
   private def toleranceOf(join: AsOfJoin, pair: StageAsOf): Either[String, Option[Long]] = join.toleranceAssertion match {

@@ -9,8 +9,8 @@ import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
 /** The positions of all columns in a pipeline: the columns that each source sends, and the columns that the pipeline
   * emits.
   *
-  * `filter` holds for all emitted rows. With a `grouping`, groups of these rows are emitted instead. `otherwise`: the
-  * same as Spark's own joins, see [[RuntimeFallback]].
+  * `filter` holds for all emitted rows. With a `grouping`, groups of these rows are emitted instead. `otherwise`:
+  * Spark's own joins with the same result, see [[RuntimeFallback]].
   */
 case class ChainLayout(
     joins: Seq[PlannedJoin],
@@ -37,7 +37,7 @@ case class ChainLayout(
 object ChainLayout {
 
   /** Lay out a chain that emits the columns `wanted` of the rows that pass `filters`. Left if a key cannot be computed
-    * before the join.
+    * before the join, or if workers do not evaluate a filter.
     */
   def of(chain: JoinChain, wanted: Seq[Attribute], filters: Seq[Expression], settings: Settings): Either[String, ChainLayout] = {
     val sources = new Sources(chain, wanted.map(chain.source), filters.map(chain.atSources), Nil, settings)
@@ -109,7 +109,9 @@ object ChainLayout {
       stage.existence.map(_.exprId -> ColumnRef(number + 1, 0))
     }.toMap
 
-    /** The exchange of the partitioned joins. That they can share one was checked when the chain was made. */
+    /** The exchange of the partitioned joins. That these joins can share an exchange was checked when the chain was
+      * made.
+      */
     val exchange: Option[Exchange] = Exchange.of(chain, settings).toOption.flatten
 
     /** How the rows of the first join are partitioned, if it is a full outer join and not part of the exchange. */
@@ -191,8 +193,8 @@ object ChainLayout {
       case _ => false
     }
 
-    /** A formula over pairs, with the nullability that its columns have at the join: columns of an outer side may be
-      * null, others not.
+    /** A formula over pairs, with the nullability that its columns have in the inputs of the join: not null if a filter
+      * there ensures it.
       */
     private def pairCondition(formula: Expression, stage: JoinStage, source: Int): PairCondition =
       PairCondition(
@@ -205,7 +207,8 @@ object ChainLayout {
     def formula(expression: Expression): PairCondition =
       PairCondition(expression, expression.references.toSeq.map(column => column -> place(column, 0)))
 
-    /** The position of a column for join number `join`, or, if that is 0, for the operators after all joins.
+    /** The position of a column for join number `join`, counted from 1, or, if `join` is 0, for the operators after all
+      * joins.
       *
       * A subquery that Spark copies keeps the ids of its columns, so several sources may have the same ids. Columns of
       * a build side that the join does not emit are visible to that join only.

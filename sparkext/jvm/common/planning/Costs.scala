@@ -138,7 +138,7 @@ object Costs {
   private val ShuffledColumn = 0.02
   private val BroadcastProbedRow = 0.05
 
-  /** Seconds per million of millions of pairs: without an equality, Spark tests every pair. */
+  /** Seconds per 10¹² pairs: without an equality, Spark tests every pair. */
   private val NestedPair = 3000.0
   private val StoppedEarly = 0.5
 
@@ -192,8 +192,7 @@ object Costs {
     Estimates.whole(plan) / 1e6 * (row + text * texts + number * (columns.size - texts))
   }
 
-  /** The share of all pairs that is tested: a row that is not emitted with each of its matches stops at the first one.
-    */
+  /** The share of all pairs that is tested: the search for a row that needs only one match stops at the first. */
   private def stopped(stage: JoinStage): Double = if (givesColumns(stage)) 1.0 else StoppedEarly
 
   private def givesColumns(stage: JoinStage): Boolean = stage.kind == "inner" || stage.outer

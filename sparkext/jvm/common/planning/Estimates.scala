@@ -29,7 +29,9 @@ object Estimates {
   /** The number of rows before any filter. */
   def whole(plan: LogicalPlan): Double = size(plan).whole
 
-  /** The estimated number of groups, from the range of a grouping column in the files; None if no file states one. */
+  /** The estimated number of groups, from the largest range of a grouping column in the files; None if the files state
+    * none.
+    */
   def groups(aggregate: Aggregate): Option[Double] = {
     val renamed = AttributeMap(aggregate.collect { case Project(columns, _) => columns }.flatten.collect {
       case alias @ Alias(column: Attribute, _) => alias.toAttribute -> column

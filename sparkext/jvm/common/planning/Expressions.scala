@@ -4,8 +4,7 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.types.DoubleType
 
-/** Transformations and properties of expressions, apart from errors on the pairs of a join: for these see [[Failing]].
-  */
+/** Transformations and properties of expressions. For errors on the pairs of a join see [[Failing]]. */
 private object Expressions {
 
   /** The expression that a named expression names. */
@@ -25,7 +24,7 @@ private object Expressions {
     else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Left("a subquery in a join condition")
     else Right(())
 
-  /** Whether an expression is known to have a value for every row. Most expressions may raise an error in ANSI mode. */
+  /** Whether an expression is known never to raise an error. Most expressions may raise one in ANSI mode. */
   def neverFails(expression: Expression): Boolean = !expression.exists(mayFail)
 
   /** Whether an expression, computed for every row of its side, can fail only by the overflow of a sum. */

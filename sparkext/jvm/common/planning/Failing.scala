@@ -16,7 +16,7 @@ import org.apache.spark.unsafe.types.UTF8String
   */
 private object Failing {
 
-  /** Whether computing this may raise an error. Any expression may that is not known to be safe.
+  /** Whether computing this may raise an error. An expression that is not known to be safe counts as one that may.
     *
     * A timestamp plus an interval counts as safe: only results outside the range of 580,000 years fail.
     */
@@ -114,7 +114,7 @@ private object Failing {
     case _ => false
   }
 
-  /** The same expression without overflow errors: sums that overflow have another value instead. */
+  /** The same expression without overflow errors: integer sums wrap around instead. */
   def unfailing(expression: Expression): Expression = expression.transformUp {
     case add: Add if isIntegral(add) => Arithmetic.plus(add.left, add.right, EvalMode.LEGACY)
     case subtract: Subtract if isIntegral(subtract) => Arithmetic.minus(subtract.left, subtract.right, EvalMode.LEGACY)
@@ -122,8 +122,9 @@ private object Failing {
 
   private def isIntegral(sum: Expression): Boolean = sum.dataType.isInstanceOf[IntegralType]
 
-  /** The first condition of a join that would fail on other pairs than in Spark, if `groups` of conditions are tested
-    * one after another, each from left to right and on the pairs for which the groups before are true.
+  /** The first condition of a join that may fail and would be tested on other pairs than in Spark, if `groups` of
+    * conditions are tested one after another: each group from left to right, on the pairs for which all groups before
+    * are true.
     */
   def misplaced(groups: Seq[Seq[Expression]], conditions: Seq[Expression], sides: Sides): Option[Expression] = {
     val places = new IdentityHashMap[Expression, Int]

@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.JOIN
 /** `input_file_name()` and similar functions, which return the file that the thread of their task is reading.
   *
   * Above a pipeline they have no file to return: workers read the files, or receive rows from Spark's reader, which is
-  * ahead of the rows that they return.
+  * by then ahead of the rows that workers return.
   */
 object FileFunctions {
   val Reason = "a function of the current file, such as input_file_name(), is used above it"
@@ -34,8 +34,8 @@ object FileFunctions {
 
   def isBelow(join: Join): Boolean = join.getTagValue(Below).isDefined
 
-  /** The joins of a plan below such a function, at any depth. A join below a shuffle need not be included, but that
-    * costs only a pipeline, and no wrong row.
+  /** The joins of a plan below such a function, at any depth. A join below a shuffle need not be included, but
+    * including it costs only a pipeline, and causes no wrong row.
     */
   def joinsBelow(plan: LogicalPlan): Seq[LogicalPlan] = {
     val above = plan.collect { case node if node.expressions.exists(_.exists(isOne)) => node }

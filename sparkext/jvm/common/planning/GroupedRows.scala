@@ -9,8 +9,9 @@ import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 /** The rows that an aggregate groups: those of a chain of joins, of a scan alone, or of another aggregate alone, after
   * `filters`.
   *
-  * `grouping` and `filters` refer to the columns of `rows`, with all computations in between substituted: once, or
-  * several times if rows are expanded. `whole` is the plan of the aggregate's input, from `rows` upwards.
+  * `grouping` and `filters` refer to the columns of `rows`: all computations in between are substituted into them. If
+  * Spark expands rows, `grouping` has one entry for each row to which a row is expanded. `whole` is the plan of the
+  * aggregate's input, from `rows` upwards.
   */
 case class GroupedRows(rows: LogicalPlan, filters: Seq[Expression], grouping: Groups, private val whole: LogicalPlan) {
 
@@ -35,7 +36,9 @@ case class GroupedRows(rows: LogicalPlan, filters: Seq[Expression], grouping: Gr
 
 object GroupedRows {
 
-  /** The number of grouping sets of a CUBE of six columns. Each is written to the work order that every task reads. */
+  /** The largest number of rows to which a row is expanded: the grouping sets of a CUBE of six columns. Each grouping
+    * set is written to the work order that every task reads.
+    */
   private val MostProjections = 64
 
   /** Why Spark groups the rows of a join, or of the pipeline that is planned for it. */

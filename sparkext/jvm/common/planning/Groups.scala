@@ -76,7 +76,9 @@ object Groups {
       Grouping(keys.flatMap(_.toOption), calls.flatMap(_.toOption)))
   }
 
-  /** Workers treat all zeros of a key as equal, and all NaN, and emit one of them. */
+  /** The key without Spark's normalisation of floats: workers treat all zeros as equal, and all NaN, and emit one of
+    * them.
+    */
   private def key(named: NamedExpression): Either[String, Expression] = {
     val found = Expressions.unnamed(named) match {
       case KnownFloatingPointNormalized(NormalizeNaNAndZero(value)) => value
@@ -89,7 +91,7 @@ object Groups {
   private def call(aggregate: AggregateExpression): Either[String, GroupCall] = {
     def made(function: String, argument: Expression, checked: Boolean = false): Either[String, GroupCall] =
       Right(GroupCall(function, Some(filtered(argument, aggregate.filter)), checked))
-    // If nulls count, the nulls that stand for rows dropped by the filter would count, too.
+    // If nulls count, the nulls in place of rows that the filter drops would count, too.
     def chosen(function: String, argument: Expression, ignoresNulls: Boolean): Either[String, GroupCall] =
       if (KeyTypes.name(argument.dataType).isEmpty || (aggregate.filter.isDefined && !ignoresNulls)) unknown
       else Right(GroupCall(function, Some(filtered(argument, aggregate.filter)), ignoreNulls = ignoresNulls))

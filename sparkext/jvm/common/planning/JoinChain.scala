@@ -86,9 +86,10 @@ object JoinChain {
 
     private case class Below(stage: JoinStage, filters: Seq[Expression], aliases: Seq[(Attribute, Attribute)])
 
-    /** The next stage, unless it must not run after the keys or formulas of this one are computed: the next stage, or a
-      * filter between them, may drop the rows on which they fail. Conversely, this stage must not drop rows on which a
-      * filter fails that is applied after it.
+    /** The next join below as a stage of the same chain, if that changes no errors. The keys and formulas of `stage`
+      * must not fail, because workers compute them for rows that Spark would drop before: in the next join, or in a
+      * filter between the two. A filter from below must not fail either: it is applied after `stage`, which may drop
+      * the rows on which the filter fails in Spark.
       */
     private def below(stage: JoinStage): Option[Below] = {
       val safe = stage.probes.forall(Expressions.neverFails) && !stage.formula.exists(Failing.may)

@@ -18,8 +18,8 @@ object KeyTypes {
     case other => Names.get(other.getClass.getSimpleName.stripSuffix("$"))
   }
 
-  /** Whether values have the order of their bytes. With some collations, equal strings have equal bytes, but the order
-    * of strings is not that of their bytes.
+  /** Whether kernels order values as Spark does. With some collations, equal strings have equal bytes, but the order of
+    * strings is not that of their bytes.
     */
   def isOrdered(dataType: DataType): Boolean = dataType match {
     case string: StringType => string.supportsBinaryOrdering
@@ -34,11 +34,11 @@ object KeyTypes {
 
   private val DecimalName = "decimal"
 
-  /** Tested by name, because the class exists from Spark 4.1 on. */
+  /** Whether the type is TIME. Recognised by its name, because the class exists only from Spark 4.1 on. */
   def isTime(dataType: DataType): Boolean = dataType.typeName.startsWith("time(")
 
   /** Whether values can be sent between Spark and Python as Arrow unchanged. pyarrow has no null type that is not
-    * nullable, which Spark uses for the elements of `array()`.
+    * nullable; Spark uses such a type for the elements of `array()`.
     */
   def travels(dataType: DataType): Boolean = dataType match {
     case ArrayType(NullType, false) | MapType(NullType, _, _) | MapType(_, NullType, false) => false

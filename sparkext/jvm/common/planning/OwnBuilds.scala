@@ -3,8 +3,8 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution._
 
-/** Marks each pipeline that produces the build side or the source of another one, so that it does not start before its
-  * rows are requested: workers may derive them without it.
+/** Marks each pipeline that produces a build side, or the source, of another pipeline. A marked pipeline does not start
+  * before its rows are requested, because workers may derive these rows without it.
   */
 object OwnBuilds extends ColumnarRule {
   override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {

@@ -4,12 +4,12 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 
-/** Decides, as far as possible before there is a physical plan, which build sides pipelines of their own derive: from
-  * chains of joins, and aggregates, over files, below operators that only filter and compute their rows. Also decides
-  * which aggregates workers finish as the source of a pipeline.
+/** Decides, as far as possible before there is a physical plan, which build sides are derived by pipelines of their
+  * own. Such a build side is a chain of joins, or an aggregate, over files, below operators that only filter and
+  * compute its rows. Also decides which aggregates workers finish as the source of a pipeline.
   *
-  * Whether a chain becomes a pipeline is decided at its upper join, when it is planned. That join is marked as part of
-  * a build side.
+  * Whether a chain becomes a pipeline is decided when its upper join is planned. That join is marked if the chain is a
+  * build side.
   */
 object OwnPipelines {
 

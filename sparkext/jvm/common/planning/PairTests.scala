@@ -18,8 +18,8 @@ private object PairTests {
   /** Distributes conditions. Inner joins with keys leave them to Spark, because the keys have already reduced the
     * pairs; without keys, there are many pairs.
     *
-    * Formulas are tested on many pairs at a time, so they come first if there are no keys or ranges. `guarded`: errors
-    * need not be considered, because nothing fails.
+    * Formulas are tested on many pairs at a time, so they come first if there are no keys or ranges. `guarded`: set if
+    * a guard rules out errors, so that they need not be considered.
     */
   def among(
       conditions: Seq[Expression],

@@ -8,10 +8,9 @@ import org.apache.spark.sql.execution.{FilterExec, ProjectExec, SparkPlan, Spark
 import org.apache.spark.sql.internal.SQLConf
 
 /** Plans chains of supported joins as one operator each, with the partial aggregate above them, and adds a note with
-  * the reason to every other join.
+  * the reason to joins that it declines.
   *
-  * Spark calls this strategy before its own. Joins that it declines are planned, unchanged, by the strategies that
-  * follow.
+  * Spark calls this strategy before its own strategies, which plan the declined joins unchanged.
   */
 class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Logging {
 
@@ -60,8 +59,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     planned.fold(reason => DeclinedJoinExec(Redaction.redacted(reason), sparks(join)), identity)
   }
 
-  /** Spark's plan for an as-of join. The logical plan that adaptive execution knows does not contain its operators, so
-    * they are treated as parts of the join itself.
+  /** Spark's plan for an as-of join. Adaptive execution finds no logical counterparts of its operators, so their tags
+    * are removed, and they count as parts of the join.
     */
   private def sparks(join: PipelinedAsOf): SparkPlan = {
     val columns = join.undone.output.map(column => Alias(column, column.name)())
@@ -89,8 +88,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     _ <- conditions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
     chain <- JoinChain.of(join, settings)
     _ <- accepted(chain, None, Some(join).filter(_.getTagValue(OwnPipelines.Marked).isDefined), settings)
-    // The lowest first, as Spark applies them: a filter may keep the next one from dividing by zero, even if it is
-    // null.
+    // The lowest filter first, as in Spark: a filter that is false or null for a row may keep the next filter from
+    // dividing by zero.
     filters = (conditions ++ chain.filters).reverse
     (within, above) = split(filters)
     wanted = (columns ++ above).flatMap(_.references).distinctBy(_.exprId)
@@ -207,9 +206,9 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     case _ => None
   }
 
-  /** Spark's own plan for a join, with the reason as a note above it. Empty if an engine replaces Spark's operators: it
-    * would not replace operators above a note, which it does not support. The join is then left to Spark without a note
-    * in the plan.
+  /** Spark's own plan for a join, with the reason as a note above it. Empty if another engine replaces Spark's
+    * operators, because the engine supports no notes, and would not replace the operators above one. The join is then
+    * left to Spark without a note in the plan.
     */
   private def noted(join: Join, why: String, settings: Settings): Seq[SparkPlan] = {
     val reason = Redaction.redacted(why)

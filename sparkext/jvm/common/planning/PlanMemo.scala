@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 private class PlanMemo[T](name: String) {
   private val found: TreeNodeTag[T] = TreeNodeTag[T](name)
 
-  /** Called when a planning starts: discards the values of earlier plannings, which nodes keep, or have copied from
-    * others.
+  /** Called when a planning starts: discards the values of earlier plannings, which nodes still have as tags, their own
+    * or copied from other nodes.
     */
   def begin(plan: LogicalPlan): Unit = plan.foreach(_.unsetTagValue(found))
 

@@ -2,13 +2,13 @@ package org.apache.spark.sql.sparkext
 
 import org.json4s.JsonAST.JValue
 
-/** Column number `column` of source number `source`: 0 is the probe side, k the build side of join k - 1. */
+/** Column number `column` of source number `source`: 0 is the probe side, k the build side of the k-th join. */
 case class ColumnRef(source: Int, column: Int)
 
 /** One equality: a column of the row so far and a column of the build side, compared as `keyType`. */
 case class PlannedKey(probe: ColumnRef, build: Int, keyType: String, nullSafe: Boolean)
 
-/** One comparison, `probe operator build`: a column of the row so far and a column of the build side, both as `keyType`. */
+/** One comparison, `probe operator build`: a column of the row so far and a column of the build side, as `keyType`. */
 case class PlannedRange(probe: ColumnRef, operator: String, build: Int, keyType: String)
 
 /** The nearest row: a column of the row so far and a column of the build side, both as `keyType`. */
@@ -23,7 +23,7 @@ case class PlannedAsOf(
 /** The filter of rows that have passed all joins, as Python's `Expression`. `formula`: set if it may fail. */
 case class PlannedFilter(spec: JValue, formula: Option[PairCondition], described: String)
 
-/** One column of an order, by its number among the pipeline's own. */
+/** One column of an order, by its number among the pipeline's output columns. */
 case class PlannedOrder(output: Int, ascending: Boolean, nullsFirst: Boolean)
 
 /** The first rows of each task, as Python's `Top`. */

@@ -7,8 +7,8 @@ import org.apache.spark.sql.types._
   * finds (`residual`).
   *
   * `guard`: set if conditions may fail on pairs that the index skips. It consists of the conditions that Spark tests on
-  * each pair, up to the last that may fail. Workers use the index if the smallest and largest values show that nothing
-  * fails, and test every pair otherwise.
+  * each pair, up to the last that may fail. Workers use the index if the smallest and largest values of the columns
+  * show that nothing fails, and test every pair otherwise.
   */
 private case class Ranged(residual: Seq[Expression], ranges: Seq[StageRange], guard: Option[Expression])
 
@@ -77,7 +77,7 @@ private object Ranges {
     }
   }
 
-  /** Whether values have the order of their keys. */
+  /** Whether values are ordered as their normalised keys. */
   private def isOrdered(value: Expression): Boolean = value.dataType match {
     case string: StringType => string.supportsBinaryOrdering && KeyTypes.name(string).isDefined
     case other => KeyTypes.name(other).isDefined
@@ -136,7 +136,8 @@ private object Bands {
       val margin = Literal(if (center.dataType == FloatType) FloatsMargin else DoublesMargin)
       val (middle, wide) = (as(center, DoubleType), as(width, DoubleType))
       val wider = plus(wide, Multiply(plus(Abs(middle, false), Abs(wide, false)), margin))
-      // No value exceeds NaN, and infinities are within a band of infinite width.
+      // An end may be NaN, the difference of infinities. Infinities are within a band of infinite width, so neither end
+      // may exclude a value: no value exceeds NaN as the upper end, and the lower end is replaced.
       val low = minus(middle, wider)
       val open = If(EqualTo(low, Literal(Double.NaN)), Literal(Double.NegativeInfinity), low)
       Some((open, plus(middle, wider), as(value, DoubleType)))

@@ -33,7 +33,8 @@ private[sparkext] object Sides {
   def of(join: Join): Either[String, Sides] = {
     val leftHint = PipelinedJoinHint.in(join.hint.leftHint)
     val rightHint = PipelinedJoinHint.in(join.hint.rightHint)
-    // A hint names the build side. If the join type leaves no choice, a hint on the other side requests the join.
+    // A hint names the build side. If the join type leaves no choice, a hint on the other side requests the join as
+    // well.
     def buildRight(kind: String) = Sides(kind, join.left, join.right, rightHint.orElse(leftHint))
     def buildLeft(kind: String) = Sides(kind, join.right, join.left, leftHint.orElse(rightHint))
     join.joinType match {

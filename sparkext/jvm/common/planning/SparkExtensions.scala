@@ -7,22 +7,24 @@ import org.apache.spark.sql.sparkext.{CoalesceProbeSides, OwnBuilds, PipelinedJo
   *
   * Every rule, in the order in which Spark runs them for a query:
   *
-  *   1. [[ResolvePipelinedJoinHint]], while Spark resolves hints: `df.hint("pipelined_join")` and `PIPELINED_JOIN(a, b)`.
-  *   1. [[PlanAsOfJoins]], after analysis and before the optimizer: replaces supported as-of joins, which Spark would rewrite.
-  *   1. [[PipelinedJoinStrategy]], before Spark's own strategies: plans chains of joins, and aggregates above them, as one
-  *      operator, or notes the reason at the join.
+  *   1. [[ResolvePipelinedJoinHint]], while Spark resolves hints: `df.hint("pipelined_join")` and
+  *      `PIPELINED_JOIN(a, b)`.
+  *   1. [[PlanAsOfJoins]], after analysis and before the optimizer: replaces supported as-of joins, which Spark would
+  *      rewrite.
+  *   1. [[PipelinedJoinStrategy]], before Spark's own strategies: plans chains of joins, and aggregates above them, as
+  *      one operator, or notes the reason at the join.
   *
-  * Without adaptive execution, rules for columns follow, on the whole plan, when Spark inserts conversions between rows and
-  * columns:
+  * Without adaptive execution, rules for columns follow, on the whole plan, when Spark inserts conversions between rows
+  * and columns:
   *
-  *   1. [[RowsInPlace]]: writers read the rows of a pipeline without a copy.
-  *   1. [[StreamedExchanges]]: the probe side of a partitioned join streams to its partitions (Spark 4.3).
+  *   1. [[TopRows.WithColumns]], before the conversions: a pipeline emits the first rows of each task only.
   *   1. [[OwnBuilds]]: a pipeline that produces another one's build side waits until its rows are requested.
-  *   1. [[TopRows.WithColumns]]: a pipeline emits the first rows of each task only.
+  *   1. [[StreamedExchanges]]: the probe side of a partitioned join streams to its partitions (Spark 4.3).
+  *   1. [[RowsInPlace]]: writers read the rows of a pipeline without a copy.
   *
   * With adaptive execution:
   *
-  *   1. [[TopRows]], when a query is planned and each time it is planned again, before its stages are made.
+  *   1. [[TopRows]], when a query is planned and each time it is planned again, before its stages are created.
   *   1. [[CoalesceProbeSides]], before a stage runs: merges small partitions of each side of a pipeline.
   *   1. the rules for columns above, for each stage.
   */

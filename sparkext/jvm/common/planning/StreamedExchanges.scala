@@ -12,11 +12,11 @@ import org.apache.spark.sql.execution.exchange.ShuffleExchangeLike
 import org.apache.spark.sql.execution.python.{EvalPythonExec, MapInBatchExec}
 
 /** Lets the probe side of a partitioned join stream to its partitions, if that is requested and Spark supports it. Then
-  * all tasks of the job run at the same time, and no other shuffle may belong to it.
+  * all tasks of the job run at the same time, and no other shuffle may belong to the job.
   */
 object StreamedExchanges extends ColumnarRule {
 
-  /** Why the partitions of a join run in waves although they were requested to run at once. */
+  /** Why the partitions of a join run in waves although streaming was requested. */
   val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.streamed")
 
   override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {

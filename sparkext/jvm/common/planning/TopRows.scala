@@ -8,8 +8,8 @@ import org.apache.spark.sql.execution.{ColumnarRule, FilterExec, ProjectExec, Sp
 /** Lets a pipeline emit only the first rows of each task, if Spark takes the first of all rows.
   *
   * Spark's operator stays in the plan, so the pipeline may emit other rows as well: it emits all rows if Spark's own
-  * joins run instead. Adaptive execution applies this rule after planning a query, and so shows the result from the
-  * beginning. Otherwise it is applied with the rules for columns.
+  * joins run instead. Adaptive execution applies this rule right after planning a query, so that the first plan already
+  * shows the result. Without adaptive execution, the rule is applied with the rules for columns.
   */
 object TopRows extends Rule[SparkPlan] {
 
@@ -25,7 +25,7 @@ object TopRows extends Rule[SparkPlan] {
     Shared("most_top_rows").extract[Int]
   }
 
-  /** If Spark skips some of the first rows, its limit includes them. */
+  /** If the query skips some of the first rows (OFFSET), the limit of Spark's operator includes them. */
   override def apply(plan: SparkPlan): SparkPlan = Guarded("top")(plan.transformUp {
     case top: TakeOrderedAndProjectExec => top.withNewChildren(Seq(limited(top.child, top.limit, Right(top.sortOrder))))
   }).getOrElse(plan)

@@ -13,8 +13,8 @@ import org.apache.spark.unsafe.types.UTF8String
   */
 case class PairCondition(condition: Expression, columns: Seq[(Attribute, ColumnRef)]) {
 
-  /** The error for `values`, by `source.column`, as Python's `theta_condition` and `failing_values` write them. Nulls
-    * are omitted.
+  /** The error that Spark raises for `values`. They are keyed by `source.column`, as Python's `theta_condition` and
+    * `failing_values` write them, without nulls.
     */
   def error(values: JObject): Throwable = {
     val told = values.obj.toMap

@@ -58,8 +58,8 @@ object PipelineRuns {
       }
     }
 
-  /** The semantic hash of each subtree of the analysed plan that this thread runs; None also if a plan has no canonical
-    * form.
+  /** The semantic hash of each subtree of the analysed plan that this thread runs; None if it runs no query, or if a
+    * plan has no canonical form.
     */
   private def subtrees(context: SparkContext): Option[Set[Int]] =
     for {
@@ -79,7 +79,7 @@ object PipelineRuns {
   }
 
   /** For each pipeline in the plan of a DataFrame, top down: the labels of its joins, and its last run. A pipeline that
-    * workers have run to derive another's build side belongs to the other's run.
+    * workers have run to derive the build side of another pipeline is omitted: it belongs to the run of that pipeline.
     */
   def of(query: QueryExecution): Array[Run] = {
     val found = operators(query.executedPlan)
@@ -119,7 +119,8 @@ object PipelineRuns {
 }
 
 /** The log of a run: the reports of tasks, the seconds that each partition has `worked`, and the loads of its
-  * partitions, planned or present, if it has any; `before`: how the partitions of the last such run ran.
+  * partitions, planned or present, if it has any; `before`: how the partitions ran in the last run with an equal
+  * `alike`.
   */
 class RunLog(
     val reports: CollectionAccumulator[String],

@@ -3,8 +3,8 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
 
-/** The names of columns that are sent to workers and back: numbers, because names may be empty, repeated, or contain
-  * any character.
+/** Columns that are sent to workers and back are named by their numbers, because a query's names may be empty,
+  * repeated, or contain any character.
   */
 object SentColumns {
   def of(types: Seq[DataType]): StructType = StructType(types.zipWithIndex.map { case (dataType, number) =>

@@ -15,10 +15,10 @@ import org.apache.spark.util.{CollectionAccumulator, ThreadUtils}
 
 /** Adds the reports of workers about their tasks to the operator's metrics and to `sparkext.report`.
   *
-  * A worker writes its report to a file in the executor's local folder, which both processes know. The task reads it
-  * when it completes. A task that is stopped early may end before its report is written. Then the report is not
-  * counted, and a file that is written later is removed, even if the worker is killed meanwhile. `run` names this run
-  * of the operator, `scanned` the joins whose build sides workers read.
+  * A worker writes its report to a file in the executor's local folder. The task reads the file when it completes. A
+  * task that is stopped early may end before its report is written. Then the report is not counted, and a file that is
+  * written later is removed, even if the worker is killed meanwhile. `run` names this run of the operator, `scanned`
+  * the joins whose build sides workers read.
   */
 class TaskReports(
     val run: String,
@@ -55,8 +55,8 @@ class TaskReports(
     report.operators.flatMap(_.budget_max).maxOption.foreach(metrics("largestBudget").set(_))
     report.operators.flatMap(_.headroom_min).minOption.foreach(metrics("lowestHeadroom").set(_))
     report.indexes.zipWithIndex.foreach { case (index, join) =>
-      // Tasks of a node share the index of a replicated build side: the first to report it counts it. Each partition of a
-      // partitioned build side has an index of its own.
+      // Tasks of a node share the index of a replicated build side: the first task that reports the index counts it.
+      // Each partition of a partitioned build side has an index of its own.
       if (index.is_partition || TaskReports.counted.add(run -> join)) {
         metrics("indexTime") += nanoseconds(index.seconds)
         metrics("indexBytes") += index.bytes
@@ -90,14 +90,14 @@ private object TaskReports {
     }))
   private val Remembered = 10000
 
-  /** Longer than Spark lets a worker live whose task was stopped early. */
+  /** Longer than a worker may live after its task was stopped early. */
   private val LateSeconds = 10L
   private lazy val remover = ThreadUtils.newDaemonSingleThreadScheduledExecutor("sparkext-late-reports")
 
   def removeLater(report: Path): Unit =
     remover.schedule((() => Try(remove(report))): Runnable, LateSeconds, SECONDS)
 
-  /** Removes also the file in which the report is being written. */
+  /** Also removes the file in which the report is being written. */
   private def remove(report: Path): Unit =
     Using.resource(Files.newDirectoryStream(report.getParent, s"${report.getFileName}*"))(_.forEach(Files.deleteIfExists(_)))
 }

@@ -215,7 +215,7 @@ object WorkOrder {
   private def reference(ref: ColumnRef): JObject =
     ("source" -> ref.source) ~ ("column" -> ref.column) ~ ("otherwise" -> JNull) ~ ("type" -> JNull)
 
-  /** Five opcodes: the function by name, an argument tuple of one text, the call, the end. */
+  /** Six opcodes: the function by name, a mark, a text, the tuple of arguments since the mark, the call, the end. */
   private def pickledCall(module: String, function: String, argument: String): Array[Byte] = {
     val text = argument.getBytes(UTF_8)
     val bytes = new ByteArrayOutputStream(text.length + 64)

@@ -46,7 +46,7 @@ object WorkerEvaluator {
   /** Evaluates whole columns at a time. */
   object Arrow extends WorkerEvaluator("arrow") {
 
-    /** Whether it may test rows in place of Spark: all rows, whatever other conditions Spark would have tested before.
+    /** Whether it may test rows in place of Spark, including rows that Spark's earlier conditions would have excluded.
       */
     def tests(condition: Expression): Boolean = untested(condition).isEmpty
 

@@ -196,8 +196,8 @@ object WorkerExpression {
         case _ => true
       })
 
-    /** One search in all constants of the list, whatever their number, and a comparison with each other element. The
-      * search comes first, so a list with constants must not have other elements that may fail.
+    /** One search in all constants of the list, whatever their number, and one comparison for each element that is not
+      * constant. The search comes first, so a list with constants must not have other elements that may fail.
       */
     private def among(
         value: Expression,
@@ -303,7 +303,8 @@ object WorkerExpression {
       case _ => 0
     }
 
-    /** Intervals are not covered: they overflow with an error in every mode. Of decimals Spark keeps at most 34 digits.
+    /** Intervals are not covered: they overflow with an error in every mode. Long decimals are not covered: Spark keeps
+      * at most 34 digits of them.
       */
     private def signed(name: String, of: Expression, failOnError: Boolean): Option[Either[String, WorkerExpression]] =
       of.dataType match {
@@ -327,8 +328,8 @@ object WorkerExpression {
         case _ => None
       }
 
-    /** Whether workers cut off decimals as Spark does. In ANSI mode Spark converts some long decimals to doubles first,
-      * if the integer has fewer than 64 bits.
+    /** Whether workers truncate decimals as Spark does. In ANSI mode Spark converts some long decimals to doubles
+      * first, if the integer has fewer than 64 bits.
       */
     private def isCutOff(child: Expression, to: IntegralType, of: Cast): Boolean = child.dataType match {
       case decimal: DecimalType =>
@@ -339,7 +340,7 @@ object WorkerExpression {
     private def isInUTC(cast: Cast): Boolean =
       cast.timeZoneId.exists(zone => Try(DateTimeUtils.getZoneId(zone).normalized == ZoneOffset.UTC).getOrElse(false))
 
-    /** Whether a cast is exact. Doubles are as near to a decimal as in Java if both its digits and its unit are exact
+    /** Whether a cast is exact. A decimal becomes the same double as in Java if its digits and its unit are exact
       * doubles.
       */
     private def isExact(from: DataType, to: DataType): Boolean = (from, to) match {
@@ -353,7 +354,7 @@ object WorkerExpression {
   }
 
   private val DigitsOfDoubles = 15
-  private val MostPlaces = 18 // the largest power of ten that fits a word
+  private val MostPlaces = 18 // 10 to this power is the largest power of ten that fits a word
   private val DigitsOfSigns = 34 // the default precision of Scala's decimals
   private val Rounding = Map("+" -> "plus", "-" -> "minus", "*" -> "times")
 }

@@ -40,8 +40,7 @@ object WorkerPython {
   /** Makes Spark refuse to set the key in a running session, like its own static settings. */
   def refuseAtRunTime(): Unit = SQLConf.registerStaticConfigKey(Key)
 
-  /** The application's settings, without changes by sessions. Empty if the application has ended, which plans may
-    * outlive.
+  /** The application's settings, without changes by sessions. Empty if the application has ended: plans may outlive it.
     */
   private[sparkext] def applications: SparkConf = Option(SparkEnv.get).map(_.conf).getOrElse(new SparkConf(false))
 
@@ -72,7 +71,7 @@ object WorkerPython {
     process
   }
 
-  /** The output of the process until it ends. No read waits for output: processes that it has started may keep the
+  /** Waits for the process to end, and interprets its output. No read blocks, because child processes may keep the
     * stream open forever.
     */
   private def answer(executable: String, process: Process, timeoutMillis: Long): Either[String, WorkerPython] = {
@@ -98,9 +97,9 @@ object WorkerPython {
   }
 }
 
-/** The answers of Python installations. A working one is asked once. Another one may have been repaired, and is asked
-  * again: at once, unless it has timed out, so that every plan would wait as long. Then it is asked again after
-  * `retryMillis`.
+/** The answers of Python installations. An installation that works is checked once. One that fails may be repaired, so
+  * the next plan checks it again. If the check timed out, it is repeated only after `retryMillis`: otherwise every plan
+  * would wait for the timeout.
   */
 private[sparkext] class PythonAnswers(timeoutMillis: Long, retryMillis: Long) {
   private case class Answer(found: Either[String, WorkerPython], asked: Long, answered: Long) {

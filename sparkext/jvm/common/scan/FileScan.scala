@@ -48,7 +48,9 @@ object FileScan {
       else if (node.outputPartitioning == SinglePartition) Some("a scan in a single task")
       else None
 
-    /** Columns of the table may have the same names as metadata columns, so these are recognised by their ids. */
+    /** Columns of the table may have the same names as metadata columns, so metadata columns are recognised by their
+      * ids.
+      */
     override def place(column: Attribute): Either[String, Either[Int, StoredColumn]] =
       if (node.fileConstantMetadataColumns.exists(_.exprId == column.exprId)) Left("metadata columns of files") else super.place(column)
 
@@ -86,9 +88,9 @@ object FileScan {
     override def deleted(partitions: Seq[FilePartition]): Either[String, Map[Path, Array[Long]]] = reading(Right(table.deleted))
   }
 
-  /** The partitions into which Spark has divided a scan, cached at its node. Computing them sends Hadoop's settings to
-    * the executors, once for every copy of the scan, and plans are copied before they run, and each time that they are
-    * shown.
+  /** The partitions into which Spark has divided a scan, cached at its node. Computing the partitions of a scan
+    * broadcasts Hadoop's settings. Without the cache this happens for every copy of the scan, and plans are copied
+    * before they run and each time that they are shown.
     */
   private case class Listed(scan: FileSourceScanExec, partitions: Seq[FilePartition])
   private val Found: TreeNodeTag[Listed] = TreeNodeTag[Listed]("sparkext.partitions")

@@ -13,9 +13,7 @@ import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRela
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
 import org.apache.spark.sql.types.StructType
 
-/** A table whose rows are stored in Parquet files: plain files, or the files of a table format, which gives them
-  * another meaning.
-  */
+/** A table whose rows are stored in Parquet files: plain files, or files that are interpreted by a table format. */
 trait FileTable {
 
   /** Hadoop's settings with which Spark reads the files, and the options of its reader. */

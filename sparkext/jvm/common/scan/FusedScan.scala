@@ -29,7 +29,7 @@ case class FusedScan(
     buckets: Seq[JObject],
     caseSensitive: Boolean) {
 
-  /** Without the credentials of buckets. */
+  /** Omits the credentials of buckets. */
   override def toString: String = Redaction.redacted(described)
 
   /** Python's `ScanSpec`. */

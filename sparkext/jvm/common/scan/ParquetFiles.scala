@@ -41,8 +41,8 @@ object ParquetFiles {
       }
     }
 
-  /** The number of rows in these files, and the bytes of the values in their text columns. None if the files do not
-    * state them.
+  /** The number of rows in these files, and the bytes of the values in these text columns, or an upper estimate if a
+    * writer has not recorded the bytes. None if a footer cannot be read.
     */
   def held(table: FileTable, columns: Seq[StoredColumn], partitions: Seq[FilePartition]): Option[(Long, Long)] = {
     val files = partitions.flatMap(_.files).filter(_.start == 0L).map(identified)
@@ -67,7 +67,9 @@ object ParquetFiles {
     case _ =>
   }
 
-  /** The name or id of a column, and the footers of the table's files, or of the first ones; None if there are none. */
+  /** The name or id of a column, and the footers of the table's files, or of the first ones if there are many. None if
+    * either is unknown.
+    */
   private def known(table: FileTable, column: Attribute): Option[(StoredColumn, Seq[ParquetFooters.Footer])] =
     if (table.refused.isDefined) None
     else for {

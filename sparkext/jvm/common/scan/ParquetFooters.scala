@@ -71,8 +71,8 @@ private object ParquetFooters {
     }
   }
 
-  /** The bytes of the values in text columns. If a writer has not recorded them, values are assumed to be long, because
-    * the encoded size is less than that with dictionaries.
+  /** The bytes of the values in text columns. If a writer has not recorded them, values are assumed to be long: with
+    * dictionaries, the recorded size is less than the bytes of the values.
     */
   private def texts(rowGroups: Seq[BlockMetaData]): Map[String, Long] =
     rowGroups.flatMap(_.getColumns.asScala).filter(_.getPrimitiveType.getPrimitiveTypeName == PrimitiveTypeName.BINARY)
@@ -83,7 +83,7 @@ private object ParquetFooters {
 
   private def lower(name: String): String = name.toLowerCase(Locale.ROOT)
 
-  /** The integer columns in which every row group begins at or after the end of the one before it. */
+  /** The integer columns in which no row group has a value below the largest value of the row group before it. */
   private def ordered(rowGroups: Seq[BlockMetaData]): Set[String] =
     if (rowGroups.length < 2) Set.empty
     else {

@@ -87,7 +87,7 @@ private object ParquetRules {
     }
     val plain = StoredTypes.get(physical).flatMap(_.get(logical))
     val same = dataType match {
-      case TimestampType | TimestampNTZType => plain.exists(Timestamps) // local ones are instants if a session is set so
+      case TimestampType | TimestampNTZType => plain.exists(Timestamps) // a session may read local ones as instants
       case other => plain.isDefined && plain == KeyTypes.family(other)
     }
     same && stored.getTypeLength <= MostDecimalBytes

@@ -40,8 +40,8 @@ class S3Settings(bucketName: String, hadoop: Configuration) {
           ("path_style" -> enabled("path.style.access", default = false)) ~ credentials
       }
 
-  /** The credentials of the first provider that has any; empty if workers find the same ones in the way of AWS's own
-    * tools.
+  /** The credentials of the first provider that has any; empty if workers find the same credentials as AWS's own tools
+    * do.
     */
   private def credentials: Either[String, JObject] = {
     val providers = setting("aws.credentials.provider").fold(DefaultProviders)(_.split("[,\\s]+").filter(_.nonEmpty).toSeq)

@@ -40,8 +40,8 @@ trait CommonShim {
   private val BatchRows = 65536L
   private val BatchBytes = 16L << 20
 
-  /** The setting for uncompressed Arrow data, which workers can map and read without conversion. Tasks that write read
-    * this setting from their job.
+  /** The setting for uncompressed Arrow data, which workers can map and read without conversion. Tasks that write Arrow
+    * data read this setting from the properties of their job.
     */
   val Uncompressed: (String, String) = "spark.sql.execution.arrow.compression.codec" -> "none"
 
@@ -54,7 +54,7 @@ trait CommonShim {
   def toArrow(rows: Iterator[InternalRow], schema: StructType, timeZone: String): Iterator[Array[Byte]] =
     ArrowConverters.toBatchWithSchemaIterator(rows, schema, BatchRows, BatchBytes, timeZone, false, false)
 
-  /** Run code in another thread as part of the same query: its jobs belong to the execution and its groups. */
+  /** Run code in another thread as part of the same query: its jobs belong to the query's execution and job groups. */
   def inThread[T](session: SparkSession, threads: ExecutorService)(body: => T): CompletableFuture[T] =
     SQLExecution.withThreadLocalCaptured(session.asInstanceOf[classic.SparkSession], threads)(body)
 
