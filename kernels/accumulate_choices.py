@@ -1,9 +1,9 @@
 """first and last: each group stores the value of one of its rows, of any type.
 
 place of group     stored values: pieces of morsels, in order
-┌───┬───┬────┐     ┌───┬───┐ ┌───┬───┬───┐
-│ 3 │ 0 │ -1 │     │ a │ x │ │ b │ c │ y │          x and y are stale: their groups have newer rows (last only)
-└───┴───┴────┘     └───┴───┘ └───┴───┴───┘
+┌───┬───┬────┐     ┌───┬───┐ ┌───┐
+│ 2 │ 0 │ -1 │     │ a │ x │ │ b │          x is stale: its group has a newer value, b (last only)
+└───┴───┴────┘     └───┴───┘ └───┘
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exact sums and averages of decimals: 128 bits per group, 64 as long as these are proved to be enough.
+"""Exact sums and averages of decimals: 128 bits per group, or 64 bits while all sums are sure to fit.
 
 Every morsel is scanned for its largest magnitude m. While the largest sum so far + rows * m is below 2**63, and all
 values fit a word, sums are words. After that each sum also has a high half, and additions carry:
@@ -8,8 +8,8 @@ values fit a word, sums are words. After that each sum also has a high half, and
 
 Sums of values of up to 28 digits have ten digits to spare: in 128 bits they cannot overflow before 10**10 rows. Sums of
 longer values are checked after each addition, in the order of the rows. A sum of more than 38 digits becomes null and
-remains null, as in Spark when it stores its buffer after each row. This is one of the orders in which Spark may add: a
-sum that exceeds 38 digits only in between is null in one order, and not null in another.
+remains null, as in Spark when it stores its buffer after each row. Spark may add in any order, and the order of the
+rows is one of them: a sum that exceeds 38 digits only in between is null in one order, and not null in another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Variances and standard deviations: count, mean, and sum of squared deviations from it, of each group.
+"""Variances and standard deviations: count, mean, and sum of squared deviations from the mean, of each group.
 
 Values are added one by one (Welford, "Note on a Method for Calculating Corrected Sums of Squares and Products",
 1962): sums of squares would lose all digits if deviations are small relative to the mean.

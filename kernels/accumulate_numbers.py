@@ -43,8 +43,8 @@ class CountAccumulator(Accumulator):
 class IntegerSumAccumulator(Accumulator):
     """sum of integers: [int64, null if there was no value].
 
-    A sum wraps around. If it is `checked`, it raises `AccumulatorOverflowError` as soon as it overflows int64; values
-    are added in the order of the rows.
+    A sum that overflows int64 wraps around. If sums are `checked`, `add` raises `AccumulatorOverflowError` instead.
+    Values are added in the order of the rows, so later rows of opposite sign do not prevent the error.
     """
 
     def __init__(self, value_type: pa.DataType, checked: bool) -> None:
@@ -208,7 +208,7 @@ def _add_doubles(numbers: Int32Array, doubles: DoubleArray, mask: UInt8Array, su
 
 @kernel
 def _sum_doubles(doubles: DoubleArray, mask: UInt8Array) -> float:
-    """Return the sum of all values that are not null. Without nulls, four interleaved sums avoid waiting additions."""
+    """Return the sum of all values that are not null. Without nulls, four sums are interleaved: additions overlap."""
     a = b = c = d = 0.0
     n = doubles.size
     if mask.size == 0:

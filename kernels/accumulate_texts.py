@@ -1,8 +1,8 @@
 """min and max of strings and binaries, byte by byte.
 
     group      prefix        start   length          bytes
-      0        "sparkext"      0       9             sparkextra | a | ...      appended to; swept when half is stale
-      1        "a"             9       1
+      0        "sparkext"      0      10             sparkextra | a | ...      appended to; swept when half is stale
+      1        "a"            10       1
 
 The first eight bytes of a group's value, as a number, decide most comparisons. A new extreme is first recorded as a row
 of the morsel, and copied at the end of the morsel. So only the last of a group's new extremes is copied.

@@ -37,8 +37,8 @@ def accumulator(
     function
         One of `FUNCTIONS`.
     value_type
-        The type of the values; None for count(*). Values of sum and avg may be decimals of up to 18 digits as unscaled
-        int64.
+        The type of the values; None for count(*). For a decimal of up to 18 digits, sum and avg also accept unscaled
+        int64 values.
     checked
         Whether a sum of integers that overflows int64 raises `AccumulatorOverflowError` (ANSI) instead of wrapping.
     ignore_nulls

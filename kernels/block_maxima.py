@@ -11,9 +11,9 @@ down again, to the right end of that block. A neighbouring hit costs a compariso
 logarithm, so that listing k hits takes O(k log n) however few of the entries are hits.
 
 The words are the ends of intervals that are ordered by their starts. The intervals that begin by x are a prefix; a
-search finds the intervals of this prefix that end at x or later. Long intervals keep maxima large over long stretches.
-`prefix` has the maximum of all blocks up to and including each block, which shows at once that there are no more hits
-to its left.
+search finds the intervals of this prefix that end at x or later. `prefix` has the maximum of all blocks up to and
+including each block: if it is too small, there are no more hits to the left, and the search ends. A long interval keeps
+these maxima large over a long stretch; there the search needs the levels.
 """
 
 from __future__ import annotations

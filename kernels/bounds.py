@@ -126,7 +126,7 @@ def _ordered_bytes(column: pa.Array) -> VarBytes:
 
 
 def _cuts(values: pa.Array, mask: UInt8Array | None, ranked: VarBytes | None) -> tuple[Int64Array, Int64Array]:
-    """Return the words twice; for ranks, the number of distinct build values below each value, and up to it."""
+    """Return the words of the values, twice; for ranks, the numbers of distinct build values below and up to each."""
     if ranked is None:
         words = column_words(values)
         return words, words

@@ -71,7 +71,7 @@ def _date_field(field: int, days: Int32Array, out: Int32Array) -> None:
 def moved(days: Int32Array, months: Int32Array, day: int) -> Int64Array:
     """Return days[i] moved by months[i] (maybe negative), int64[n].
 
-    `day`: FIRST or LAST day of the resulting month; KEPT for the same day of the month, or the month's last day if it
+    `day`: FIRST or LAST day of the resulting month; KEPT for the same day of the month, or the last day if the month
     is shorter.
     """
     out: Int64Array = allocate(days.size, np.int64)
@@ -81,7 +81,7 @@ def moved(days: Int32Array, months: Int32Array, day: int) -> Int64Array:
 
 @kernel
 def _move(days: Int32Array, months: Int32Array, wanted: int, out: Int64Array) -> None:
-    """out[i] = days[i] moved by months[i], to day `wanted` (0: the same) of the month, or its last day if shorter."""
+    """out[i] = days[i] moved by months[i], to day `wanted` (0: the same) of the month, or to its last day."""
     for i in range(days.size):
         since = np.int64(days[i]) + _EPOCH
         era = since // _DAYS_OF_ERA

@@ -1,4 +1,4 @@
-"""The checksum of blocks in files: 64 bits that detect damaged bytes, computed at the speed of memory.
+"""The checksum of blocks in files: 64 bits that detect damaged bytes, computed about as fast as memory is read.
 
 Words of eight bytes are distributed to eight lanes in turn, so that no multiplication waits for the one before it, and
 the lanes are mixed at the end. Each step is a bijection of its lane and of its word: a single differing word always

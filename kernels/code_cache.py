@@ -1,4 +1,4 @@
-"""The folder in which numba stores the machine code of kernels: its own choice, else the executor's private folder."""
+"""The folder for the machine code of kernels: numba's own choice, else the executor's private folder."""
 
 from __future__ import annotations
 

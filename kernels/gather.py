@@ -1,7 +1,7 @@
 """Payload gather: the last step of a pipeline, which fetches the columns of the rows that passed all joins.
 
-Fixed-width and string columns are gathered by kernels, everything else (booleans, nested types) by Arrow's `take`.
-A row id of -1 stands for "no row" (an outer join's missing side) and becomes a null.
+Fixed-width and string columns are gathered by kernels, everything else (booleans, decimals, nested types) by Arrow's
+`take`. A row id of -1 stands for "no row" (an outer join's missing side) and becomes a null.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class Column:
     def take(self, rows: RowIds | None, missing: bool) -> pa.Array:
         """Return the column at `rows` (RowIds[k]; None for all rows), with nulls for -1, which `missing` allows.
 
-        Large strings are returned as strings of 32-bit offsets, the type that Spark declares.
+        Gathered large strings have 32-bit offsets, the type that Spark declares. Without `rows`, the column is returned
+        unchanged.
 
         Raises
         ------
@@ -188,7 +189,10 @@ def _gather_fixed(values: AnyArray, rows: RowIds, missing: bool, out: AnyArray) 
 
 @kernel
 def _gather_validity(bits: UInt8Array, first_bit: int, rows: RowIds, bitmap: UInt8Array) -> int:
-    """Set bit i of the zeroed `bitmap` if rows[i] is a row and not null (without `bits`, none is); return the nulls."""
+    """Set bit i of the zeroed `bitmap` if rows[i] is a row and not null; return the number of nulls.
+
+    Without `bits`, no row is null.
+    """
     no_nulls = bits.size == 0
     nulls = 0
     for i in range(rows.size):
@@ -238,10 +242,10 @@ def _consecutive(rows: RowIds, i: int) -> int:
 def _gather_bytes(
     offsets: AnyArray, data: UInt8Array, rows: RowIds, missing: bool, out_offsets: AnyArray, out: UInt8Array
 ) -> int:
-    """Copy the string of each row, write the offsets (int32[k + 1]), return the bytes; `out` has `_SLACK` to spare.
+    """Copy the string of each row, write the offsets (int32[k + 1]), return the total; `out` has `_SLACK` to spare.
 
-    `_RUN` or more consecutive rows are copied as one piece. Other short strings are copied in pairs of words, if the
-    words that are read are within `data`. They may write past the end of a string; the next row overwrites this.
+    `_RUN` or more consecutive rows are copied as one piece. A short piece is copied in pairs of words, if all words to
+    read are within `data`. The copy may write past the end of the piece; the next piece overwrites these bytes.
     Offsets and bytes of later rows are prefetched. Measured against Arrow's `take`, 131,072 random rows: 18-byte names
     of 30,000 rows 13 → 5 to 10 ns a row, comments of 2 M rows 73 → 46.
     """

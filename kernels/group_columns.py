@@ -6,7 +6,7 @@
     float, double                          `column_words`: -0.0 = 0.0, one NaN                       in a mask
     decimal up to 18 digits                the unscaled value                                        in a mask
     longer decimal                         two: the high half, and the low half                      in a mask
-    text, while none exceeds seven bytes   its bytes as a number, a one before the first: ab = 0x01_61_62       0
+    text, while none exceeds seven bytes   a byte 1 and its bytes, as a number: ab = 0x01_61_62      0
     text, once one does                    its code in a dictionary                                  a code, too
 
 In this way short texts need no dictionary, and texts of one or two bytes are numbers of a small range.

@@ -5,9 +5,9 @@ A field is a digit whose radix is the size of the range of its words so far. If 
     ranges (7, 9), with nulls, and (100, 149)       (8, 120) = (8 - 7 + 1) * 50 + (120 - 100) = 120
                                                     (null, 100) = 0
 
-Digits are packed into words in order, as many as fit 64 bits. If words exceed a range, it is extended to them and then
-by its new size again, so that a table has few layouts in its lifetime. After each new layout, all groups are inserted
-again.
+Digits are packed in order, as many into each packed word as fit 64 bits. If a column has words outside its range, the
+range is extended to include them, and then by its new size again, so that a table has few layouts in its lifetime.
+After each new layout, all groups are inserted again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HALF_WORD = 1 << 63
 
 
 class Digit(NamedTuple):
-    """One field's part of a word. `flag`: it is 1 if the field is not null, and `low` and `radix` are unused."""
+    """One field's part of a word. `flag`: the digit is 1 if the field is not null; `low` and `radix` are unused."""
 
     field: int
     low: int
@@ -109,7 +109,7 @@ class KeyLayout:
     def pack(self, fields: Sequence[Field]) -> list[Int64Array] | None:
         """Return int64[n] for each word of a key; None if a value is outside its range, or an unexpected null.
 
-        A field without nulls that has a word for itself is this word unchanged, and may exceed its range.
+        A packed word of a single field without nulls is the field's word, unchanged and not checked against the range.
         """
         if not all(self._nullable[number] or mask.size == 0 for number, (_, mask) in enumerate(fields)):
             return None

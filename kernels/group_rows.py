@@ -37,8 +37,9 @@ class GroupRows(NamedTuple):
 class Seen:
     """Which groups have had a value.
 
-    Most groups have a value in their first row. As group ids are assigned in the order of these rows, the ids alone
-    show it. Only after the first group without such a value, a byte is marked for each row.
+    All groups below an id, `_complete`, have had a value. Group ids are assigned in the order of first rows, and most
+    groups have a value in their first row, so this id usually equals the number of groups. Only if it does not, a flag
+    is set for each row.
     """
 
     def __init__(self) -> None:
@@ -107,7 +108,7 @@ class Counts:
 
 @kernel
 def _follow(numbers: Int32Array, mask: UInt8Array, complete: int, groups: int) -> int:
-    """Return the first group from `complete` on that has no value in a row after one of the group before it."""
+    """Scan the rows once; return `complete`, increased by one at each row of group `complete` that has a value."""
     none_null = mask.size == 0
     for i in range(numbers.size):
         if numbers[i] == complete and (none_null or mask[i] != 0):

@@ -50,8 +50,9 @@ class Slots(Protocol):
     ) -> tuple[int, int]:
         """Write numbers[start:], the group ids of the rows. `words` are int64[n] for each word of a key.
 
-        `count` groups are in the table. New groups get the next ids; fresh[id - known] is the first row of each.
-        Return (first row without an id, because its group does not fit the table; number of groups).
+        `count` groups are in the table. New groups get the next ids; fresh[id - known] is the first row of each, so
+        `known` is the id that fresh[0] belongs to. Return (first row without an id, because its group does not fit the
+        table; number of groups).
         """
 
 
@@ -87,7 +88,7 @@ class HashSlots:
 
     def __init__(self, groups: int, width: int = 1, hash_mask: int = FULL_MASK) -> None:
         self._width = width
-        self._stride = width + 1 if width == 1 or width > 3 else 4  # a cache line holds two of four words
+        self._stride = width + 1 if width == 1 or width > 3 else 4  # a cache line holds two entries of four words
         self._mask = np.uint64(hash_mask)
         slots = _FIRST_SLOTS
         while most_groups(slots) <= groups:

@@ -20,7 +20,7 @@ if JIT_ENABLED:
     from numba.extending import intrinsic as numba_intrinsic
 
     def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Register a code generator. Its type is any function, as callers pass other arguments than it declares."""
+        """Register a code generator. It is typed as any function, because callers do not pass `typingctx`."""
         return cast(Callable[..., Any], numba_intrinsic(function))
 
     def _element_pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -6,7 +6,7 @@
                              └───────────────┘
 
 It serves joins that only test whether a key exists: semi, anti and existence joins without a condition in addition to
-their keys. For eleven million line items of orders whose keys span eighteen million values, it has 2 MB, which fit the
+their keys. For eleven million line items, whose order keys span eighteen million values, a set has 2 MB, which fit the
 cache, whereas a `DenseIndex` has 115 MB.
 """
 

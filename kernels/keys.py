@@ -77,7 +77,7 @@ class NormalisedKeys:
 
 
 def word_bits(key_type: pa.DataType) -> int | None:
-    """Return how many bits a key column of this type needs in a word, or None if it has no bound below 64."""
+    """Return how many bits a key column of this type needs in a word, or None if it may need more than 64."""
     if pa.types.is_boolean(key_type):
         return 1
     if pa.types.is_decimal(key_type):
@@ -138,7 +138,7 @@ def _column_range(column: pa.Array) -> tuple[int, int]:
 
 
 def _radix(bounds: tuple[int, int], null_safe: bool) -> int:
-    """Return the number of a column's codes: one for each value of its range, and 0 for null if nulls are equal."""
+    """Return the number of a column's codes: one for each value of its range, and code 0 for null if null-safe."""
     low, high = bounds
     return high - low + 1 + null_safe
 

@@ -1,6 +1,6 @@
 """The resumable probe: from match ranges to row-id pairs, never more than a budget at a time.
 
-Every index returns the same for a morsel, a range of matches per probe row:
+The look-up of equal keys in any index returns a range of matches for each probe row of a morsel:
 
     probe row     first   count          index rows            pairs, cut by a budget of 3
     ---------     -----   -----          ----------            ---------------------------
@@ -10,8 +10,8 @@ Every index returns the same for a morsel, a range of matches per probe row:
 
 `probe` turns ranges into pairs from a `Cursor` on. The cursor may point into the middle of one probe row's matches, so
 a row with ten million matches can be emitted under a budget of one. Every pair is emitted exactly once, in probe-row
-order, and in build-row order within a probe row. (Kawashima & Tatebe, conclusion 3: an operator that reaches its output
-size returns control, and resumes at the position where it stopped.)
+order, and within a probe row in the order of the index's `rows`. (Kawashima & Tatebe, conclusion 3: an operator that
+reaches its output size returns control, and resumes at the position where it stopped.)
 """
 
 from __future__ import annotations

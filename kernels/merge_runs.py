@@ -113,7 +113,7 @@ def _merge_pieces(words: Int64Array, cuts: Int64Array, out_words: Int64Array, ou
 
 @inlined
 def _merge_two(numbers: UInt64Array, low: int, middle: int, high: int, out: UInt64Array) -> None:
-    """Merge two adjacent runs from both ends at a time: two independent chains of choices instead of one."""
+    """Merge two adjacent runs from both ends at the same time: two independent chains of choices instead of one."""
     one = np.uint64(1)
     left, right, at = np.uint64(low), np.uint64(middle), np.uint64(low)
     left_end, right_end, end = np.uint64(middle), np.uint64(high), np.uint64(high)

@@ -161,7 +161,7 @@ class PairTest:
         counts: Int64Array,
         is_hit: Callable[[RowIds, RowIds], npt.NDArray[np.bool_]] | None = None,
     ) -> None:
-        """Like `block`, for rows whose pairs after their first hit do not matter; a count above 0 means a hit.
+        """Like `block`, if pairs after the first hit of a row do not matter. A count above 0 means a hit.
 
         `is_hit`: tests an additional condition on the hits of a block, given the positions of their rows on both sides
         (RowIds[k] each).
@@ -227,8 +227,8 @@ class NestedLoop:
     """A morsel against a build side: the counterpart of `Matches` if every pair has to be tried.
 
     `probe_columns` and `build_columns` are one or more arrays each; the arrays of a side have the same length. They
-    have the rows with the ids `probe_rows` and `build_rows` (RowIds), or all rows in order if these are None.
-    `morsel_rows` and `build_side_rows` count all rows.
+    contain the rows with the ids `probe_rows` and `build_rows` (RowIds), or all rows in order if the ids are None.
+    `morsel_rows` and `build_side_rows` are the numbers of all rows.
     """
 
     test: PairTest
@@ -240,7 +240,7 @@ class NestedLoop:
     build_rows: RowIds | None = None
 
     def any(self, is_match: Callable[[Pairs], npt.NDArray[np.bool_]] | None = None) -> Matches:
-        """Return one match per probe row that has any. A row is not tried any further after its first match.
+        """Return one match per probe row that has any; its build row has no meaning. No row is tried after its match.
 
         `is_match` tests an additional condition that is not compiled: it returns bool[pairs.length].
         """
@@ -281,7 +281,7 @@ class NestedLoop:
 
         `how` has to be `inner`. Pairs are emitted block by block, and tile by tile within a block. The offset of a
         cursor is the number of tested tiles of the block times `BLOCK * TILE`, plus the emitted pairs of the next tile.
-        The last cursor is after all rows of the morsel, whether they were tried or not.
+        The last cursor is after all rows of the morsel, including rows that are not among `probe_rows`.
         """
         if how != "inner":
             raise ValueError(f"a nested loop emits pairs, which is not a {how} join")

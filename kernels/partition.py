@@ -3,8 +3,8 @@
 
     keys ──▶ hash ──▶ bucket (some of its bits) ──▶ partition (by a table) ──▶ rows of partition 0, of partition 1, …
 
-Equal keys have the same bucket on both sides of a join, if both sides are normalised alike. The bits of the bucket
-differ from those by which an index chooses its slots; otherwise the rows of a partition would share few of its slots.
+Equal keys have the same bucket on both sides of a join, if both sides are normalised alike. The bucket and the home
+slot in a hash index use different bits of the hash; otherwise the keys of a partition would have only few home slots.
 """
 
 from __future__ import annotations

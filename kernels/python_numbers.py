@@ -8,7 +8,7 @@ if Python has a value, such as 2**64. The exception has no message: the caller e
                           └───────────▶ any exception      Python decides: a larger integer, a complex number, an error
 
 `CHECKED` maps operators and functions to functions that only compiled code can call, of int64, float64 and bool.
-Arithmetic of other numpy numbers is refused by numba's type inference; tuples, texts and arrays compute as in numba.
+Arithmetic of other numpy numbers is refused at compile time; tuples, texts and arrays compute as in numba.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _is_inexact(a: int) -> bool:
 
 @embedded
 def _is_odd(result: float, a: float, b: float) -> bool:
-    """Return whether Python may raise: the result is NaN without a NaN, or infinite without an infinity."""
+    """Return whether Python may raise: a result that is NaN, or infinite, although no operand is."""
     return bool((result != result and a == a and b == b) or (result - result != 0 and a - a == 0 and b - b == 0))
 
 

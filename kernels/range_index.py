@@ -11,10 +11,10 @@
 
 A probe row finds its group through another index, unless all rows are one group. In the group it finds, by bisection,
 the range of entries whose word is in its interval. With one compared column these entries are its matches. With two,
-such as the starts and the ends of intervals, the second column narrows them down: `Candidates` emits the entries of the
-range whose second word is at least the probe row's lower bound, and `block_maxima` skips all other entries. A second
-column that is only bounded from above is stored inverted, so that it is bounded from below. If it is bounded on both
-sides, each entry is compared with the upper bound.
+such as the starts and the ends of intervals, the second column narrows the entries down: `Candidates` emits the entries
+of the range whose second word is at least the probe row's lower bound, and `block_maxima` skips all other entries. A
+second column that is only bounded from above is stored inverted, so that it is bounded from below. If it is bounded on
+both sides, each entry is compared with the upper bound.
 
 Rows with a null in a compared column match nothing and are left out. Memory per row: 8 bytes for each compared column,
 4 for the row id, and the index of the groups. The build side is sorted once, whatever the lengths and overlaps of
@@ -260,7 +260,8 @@ def build_range_index(
         second = BlockMaxima.over(frozen(~seconds) if inverted else seconds)
     own = None if rows is not None and rows.size == bounds[0].words.size and _is_identity(rows) else rows
     if groups.rows is not None:
-        # `rows` of a dense or hash index shows whether keys repeat; an ordered index would translate row ids by it.
+        # In a dense or hash index, `rows` of None would mean that no key repeats. An ordered index of unique keys would
+        # translate its entries by `rows`.
         groups = replace(groups, rows=None if isinstance(groups, OrderedIndex) else rows)  # type: ignore[type-var]
     return RangeIndex(groups, words, second, inverted, tuple(bound.ranked for bound in bounds), own)
 
@@ -432,9 +433,9 @@ def _stab(
 ) -> tuple[int, int, int]:
     """Fill both outputs with the next pairs from (row, offset) on; return the number of pairs, next row, next offset.
 
-    The entries of a range are visited from its end; `offset` of them have been visited before, some of them matches.
-    While the output has space for a block, the rest of a block with a match is tried without branches: if intervals
-    overlap, a match is rarely alone.
+    The entries of a range are visited from its end. If `offset` is above 0, this number of entries has been visited
+    before, and at least one of them matched. While the output has space for a block, the rest of a block with a match
+    is tried without branches: if intervals overlap, a match is rarely alone.
     """
     produced = 0
     wanted = probe_rows.size

@@ -143,7 +143,7 @@ def _prefetch_slots(
 ) -> None:
     """Prefetch the home slots of the rows first to before stop, computed as in `_find_codes`.
 
-    The code that turns a text into words is repeated in both, as LLVM does not inline a function that is called twice.
+    The code that turns a text into words is repeated in both kernels: LLVM does not inline a function called twice.
     """
     for i in range(first, stop):
         start = np.int64(offsets[i])

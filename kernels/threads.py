@@ -22,8 +22,8 @@ _ROOM_OF_A_THREAD = 256 << 20
 def pool(threads: int) -> Executor:
     """Return a pool of threads, or only the calling thread if a limit of the address space (RLIMIT_AS) is too low.
 
-    Python waits forever for a thread that finds no memory when it starts. Under a limit, all threads of a pool
-    therefore start at once, while far more address space is left than their stacks need, and not when work arrives.
+    Python waits forever for a thread that finds no memory when it starts. Under a limit, all threads of a pool are
+    therefore started immediately, not when work arrives, and only if much more address space is left than they need.
     """
     room = _room()
     if room is None:

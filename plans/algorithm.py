@@ -101,8 +101,8 @@ def choose_index(
     ten times a hash probe. If probe rows are known to be in the order of the key (`probe_ordered`), merging costs half
     as much as hash probes, and building the index an eighth. Both `auto` and `hash` use direct addressing for dense
     keys, which is faster than either. If `rows_matter` is false, the join only tests whether a key exists, and dense
-    keys are stored as a set of bits. If the index does not fit the free memory, a sorted index is chosen, whatever was
-    requested: it needs the least memory. The caller has to check whether the sorted index fits.
+    keys are stored as a set of bits. If the index does not fit the free memory and a sorted index needs less, the
+    sorted index is chosen, whatever was requested. The caller has to check whether the sorted index fits.
     """
     kind, reason = _fastest(algorithm, keys, probe_ordered, rows_matter)
     needed = build_bytes(kind, keys)

@@ -1,5 +1,5 @@
-"""Load table (`Board` in the code) of a stage whose rows stream through it, and the load balancer's decisions by it
-(`docs/papers.md` 5).
+"""Load table (`Board` in the code) of a stage whose rows stream through it, from which the load balancer derives its
+decisions (`docs/papers.md` 5).
 
     tasks that route rows ──rows per bucket──▶ load table ◀──rows and seconds per bucket── partitions
               ▲                                    │
@@ -70,8 +70,8 @@ class Interval:
     """An interval with one routing table, given by its `moved` buckets. `routed`: rows per bucket routed before it.
 
     `judged`: the load of each partition in the previous interval. `done`: its load in all previous intervals. Both are
-    empty in the first interval. `costs`: the seconds of each bucket for which the table was planned. They are the costs
-    of the previous interval plus the costs of earlier intervals with decreasing weight.
+    empty in the first interval. `costs`: the seconds per bucket by which the table was planned: the costs of the
+    previous interval, plus the costs of earlier intervals with decreasing weight.
     """
 
     number: int = 0
@@ -123,9 +123,10 @@ class Board:
     def costs(self) -> Mapping[int, float]:
         """Return the seconds that partitions need for the rows of each bucket routed in this interval.
 
-        L = N · T (Yasui et al., the load of a bucket), with the measured T of each bucket: the work to receive, compare
-        and produce rows differs between buckets. The seconds worked in the interval would be a worse measure: they do
-        not include rows in flight, and an overloaded partition works no longer than other partitions.
+        The load of a bucket is L = N · T (Yasui et al.): its rows, times the seconds per row. T is measured for each
+        bucket, as the work to receive, compare and produce rows differs between buckets. The seconds worked in the
+        interval would be a worse measure: they do not include rows in flight, and an overloaded partition works no
+        longer than other partitions.
         """
         rows, seconds = self.joined.rows, self.joined.seconds
         mean = sum(seconds.values()) / max(1, sum(rows.values()))
@@ -152,8 +153,8 @@ def loads_of(table: RoutingTable, costs: Mapping[int, float]) -> list[dict[int, 
 def judged(board: Board, lines: int, slots: int) -> Interval:
     """Return the next interval, with the table that the load balancer plans from the costs of buckets.
 
-    A partition with more load than others so far, as in its first interval, gets less for a while: the stage ends when
-    its last partition does.
+    A partition whose load in all intervals so far is above the mean gets less in the next interval, as the stage ends
+    only when its last partition does.
     """
     before = board.interval
     table = RoutingTable(lines, slots, before.moved, before.number)
@@ -170,7 +171,7 @@ def judged(board: Board, lines: int, slots: int) -> Interval:
 
 
 def drawn(board: Board, lines: int, slots: int) -> Interval:
-    """Return a next interval with a random table: buckets are anywhere, and some of them are split. For tests."""
+    """Return a next interval with a random table, for tests: half of the buckets get one to three random partitions."""
     moved = {
         line: tuple(random.sample(range(slots), random.randint(1, min(slots, 3))))
         for line in range(lines)

@@ -1,4 +1,4 @@
-"""Delivery of rows along a chain of operators: the modes of Kawashima & Tatebe's table, as orders of calls.
+"""Delivery of rows along a chain of operators: each mode of Kawashima & Tatebe's table is an order of calls.
 
 An operator is a *stage*: given an item (rows) to process, it yields one item per request, of a size that it decides
 itself. The modes (`Way` in the code) differ in the order of these requests:
@@ -7,7 +7,7 @@ itself. The modes (`Way` in the code) differ in the order of these requests:
                       exists at any time (tuple, block, morsel and adaptive, which differ in the size of items)
     set at a time     a stage gets all items and yields all its output, then the next stage begins (materialisation)
 
-If a task owns several cores, they also differ in the work of its threads:
+If a task owns several cores, the modes also differ in the work of its threads:
 
     cooperative       all threads work on parts of the same item, at the same stage; each yields one item at a time, and
                       all of these go down before the next request to any thread
@@ -55,7 +55,7 @@ _QUEUED_PER_THREAD = 2
 class Delivery:
     """One delivery mode.
 
-    `rows`: rows of an output; None if the controller decides by the free memory. `by_sets`: whether it delivers a set
+    `rows`: rows of an output; None if the output-size controller decides. `by_sets`: whether it delivers a set
     at a time. `parallel`: whether it uses all cores that a task owns.
     """
 
@@ -81,7 +81,7 @@ The size of the pieces of a set does not matter: all of them are held until the 
 
 
 def to_the_end(way: Way, stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
-    """Yield the stages' output for the items, then for the last items of each stage when it finishes, in order."""
+    """Yield the stages' output for `items`, then finish the stages in order, and yield the later stages' output."""
     yield from way(stages, items)
     for number, stage in enumerate(stages, 1):
         last = stage.finish()

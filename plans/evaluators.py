@@ -1,7 +1,7 @@
 """The evaluators of expressions in workers, and the part of the language that each covers.
 
     ARROW       whole columns at a time: filters of scans, conditions on found pairs, computed columns
-    COMPILED    numbers, pair by pair, in code generated for the expression: conditions on all pairs, or on few
+    COMPILED    numbers, pair by pair, in code generated for the expression: conditions on all pairs, or on found pairs
 
 The jar contains this table, which the planner consults before it sends an expression to workers
 (`WorkerEvaluator.scala`).

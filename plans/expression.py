@@ -28,8 +28,8 @@ unscaled digits of a decimal, and `remainder` the remainder of a division of dec
 
 `div` divides integers, rounding towards zero; `pmod` by a positive divisor is not negative. `round` and `round_even`
 round half up and half to even, to the number of decimal places in a literal; a negative number rounds before the
-decimal point. `floor` and `ceil` return decimals of scale 0, and for doubles the nearest int64. `to_integer` truncates
-the fraction.
+decimal point. `floor` and `ceil` of decimals return decimals of scale 0; of doubles they return an int64, limited to
+its range. `to_integer` truncates the fraction.
 
 `add_months` keeps the day of the month if the new month has this day, else it returns the last day of that month. A
 date is converted to the first microsecond of its day, in UTC.

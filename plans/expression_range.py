@@ -22,7 +22,7 @@ _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 def may_fail(expression: Expression, extents: Mapping[ColumnPlace, Interval]) -> bool:
-    """Return whether values within these extents of columns may overflow, or divide by 0."""
+    """Return whether a `checked` node may overflow or divide by 0, for column values within these extents."""
     intervals = _Intervals(extents)
     intervals.of(expression)
     return intervals.failing

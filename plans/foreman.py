@@ -59,7 +59,7 @@ class Foreman:
     def plan(
         self, table: RoutingTable, loads: Sequence[float], line_loads: Callable[[int], Mapping[int, float]]
     ) -> RoutingTable:
-        """Return the next table: the current one, unless its partitions are skewed and another table is better.
+        """Return the next table: the current one, unless its partitions are skewed and buckets can be moved.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class _Plan:
         self._arrived: dict[int, dict[int, float]] = defaultdict(dict)
 
     def table(self) -> RoutingTable:
-        """Move buckets from the partitions above the mean to the lightest, until nothing more is gained."""
+        """Move buckets from partitions above the mean to the lightest, until the skew is low or no bucket can move."""
         for _ in range(_PASSES):
             loaded = [slot for slot, load in enumerate(self._loads) if load > self._mean]
             leaving = [piece for slot in loaded for piece in self._relieve(slot)]
@@ -123,7 +123,11 @@ class _Plan:
         return self._table.followed(changes) if changes else self._table
 
     def _relieve(self, slot: int) -> list[_Piece]:
-        """Remove buckets from a partition until its load is at most the mean, the hottest first, so that few move."""
+        """Split or remove buckets of a partition, the hottest first, so that few move; return the pieces to move.
+
+        A bucket is removed only if the remaining load is at least the mean. If this load is still too high in the end,
+        the lightest bucket is removed, too.
+        """
         lines = self._lines_in(slot)
         leaving: list[_Piece] = []
         for line in sorted(lines, key=lambda line: (-lines[line], line)):

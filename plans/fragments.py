@@ -83,7 +83,7 @@ class Cuts:
         return next(cut for first, cut in reversed(self.since) if first <= batch)
 
     def followed(self, batch: int, cut: Cut) -> Cuts:
-        """Return the same with another grid shape from this batch on."""
+        """Return these grid shapes, with `cut` from this batch on."""
         return self if cut == self.at(batch) else Cuts((*self.since, (batch, cut)))
 
     def to_data(self) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Which key types can be compared, and in which common type: those of Spark's own coercions that are exact here.
+"""The key types that can be compared, and their common types: Spark's coercions, if this package covers them exactly.
 
 Types have Arrow's names (`int32`, `decimal`, `timestamp`), but this module imports neither Spark nor Arrow.
 """

@@ -36,8 +36,8 @@ _LEAST_MEASURED = 0.1
 
 _PRIOR = 0.0001
 _PRIOR_RECEIVED = 0.1
-"""Weights of the unit costs against the measured seconds. That of received rows is larger, since their cost hardly
-depends on the join: if all partitions have the same mixture of rows and pairs, pairs cost more."""
+"""Weights of the unit costs against the measured seconds. The weight for received rows is larger, as their cost hardly
+depends on the join: if all partitions have the same mixture of rows and pairs, the fit changes the cost of pairs."""
 
 _LEAST_SCALE = 0.05
 
@@ -102,7 +102,8 @@ class Scale:
     def measured(cls, slots: Iterable[Ran]) -> Scale:
         """Return the least-squares fit to the measured seconds of all partitions; 1 if there is too little work.
 
-        If partitions have the same mixture of rows and pairs, the difference is attributed to pairs first.
+        If all partitions have the same mixture of rows and pairs, the difference from the unit costs is attributed
+        mainly to pairs.
         """
         ran = [*slots]
         if sum(slot.took for slot in ran) < _LEAST_MEASURED:

@@ -5,8 +5,8 @@
     probe 1  │  unit 2    unit 3
 
 Rows may meet on any condition, and no key can be hot: a part is a number of rows, whatever their values. A part is read
-by all units of its row or column of the matrix, so a unit reads half its perimeter: all of its build rows at once, and
-its probe rows as a stream.
+by all units of its row or column of the matrix. A unit reads one part of each side, half the perimeter of its
+rectangle: all of its build rows at once, and its probe rows as a stream.
 
 Only a unit that reads all of the other side can emit an unmatched row. So a join that emits unmatched probe rows does
 not divide the build side. In a full outer join, additional units, the *owners*, emit the unmatched rows of parts of the

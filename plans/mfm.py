@@ -1,8 +1,8 @@
 """The number of units of a join matrix, and when to change it (Wang, Fang and Zhang, MFM; `docs/papers.md` 3).
 
 A unit has a limited memory for rows of both sides together. One side, the main one, is partitioned into γ fragments;
-the other side has the memory that these leave. The paper tries four values of γ, those next to the halves of the
-memory; here all values are tried that can be best, which needs up to 4 % fewer units.
+the rest of a unit's memory is for the other side. The paper tries four values of γ: the size of either side divided by
+half of the memory, rounded down and up. Here all values are tried that can be best, which needs up to 4 % fewer units.
 
 A new grid shape (`Cut` in the code) is matched with the old one by overlap: a unit keeps the rows that both have in
 common, and receives the rest. Fragments are ranges of buckets (`lines`), so rows of the matrix are matched with rows
@@ -21,7 +21,7 @@ _MOST_AT_RANDOM = 3
 
 
 def least_units(left: float, right: float, memory: float) -> Cut:
-    """Return the grid shape with the fewest units, none of which holds more than `memory` of sides of these sizes.
+    """Return the grid shape with the fewest units of at most `memory` bytes each, given the bytes of both sides.
 
     Among shapes with equally many units, it is the shape whose units read the least of both sides altogether.
     """
@@ -45,15 +45,15 @@ def _rank(cut: Cut, left: float, right: float) -> tuple[int, float]:
 
 
 def copied(cut: Cut, left: float, right: float) -> float:
-    """Return how much all units read of sides of these sizes. Each row goes to as many units as the other side has
-    fragments.
+    """Return the bytes that all units read together, given the bytes of both sides. Each row goes to as many units as
+    the other side has fragments.
     """
     return left * cut.right + right * cut.left
 
 
 def moved(old: Cut, new: Cut, left: float, right: float) -> float:
-    """Return how much the units of a new grid shape receive of sides of these sizes: all that they read, less the rows
-    that their matched units of the old shape hold.
+    """Return the bytes that the units of a new grid shape receive: the bytes that they read, less the bytes that their
+    matched units of the old shape hold.
     """
     rows, columns = _matched(old.left, new.left), _matched(old.right, new.right)
     kept = left * sum(rows.values()) * len(columns) + right * sum(columns.values()) * len(rows)
@@ -105,7 +105,7 @@ def next_cut(cut: Cut, left: int, right: int, slots: int, memory: int, way: str)
     best = _for_slots(left, right, slots, memory)
     if cut.left * cut.right < slots:
         return best
-    # The saving by another shape on as many rows as were received so far, against the rows that have to be moved.
+    # Bytes that another shape saves on as many rows as were received so far; compared with the bytes to be moved.
     saved = copied(cut, left, right) - copied(best, left, right)
     return best if saved > moved(cut, best, left, right) else cut
 

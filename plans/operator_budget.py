@@ -45,7 +45,7 @@ class OperatorBudget:
         self._controller.observe(self._operator, rows_in, rows_out, bytes_out)
 
     def spent_since(self, started: float) -> None:
-        """Count the time since `started`, a reading of `time.perf_counter`."""
+        """Add the time since `started`, a reading of `time.perf_counter`, to `seconds`."""
         seconds = time.perf_counter() - started
         with self._turn:
             self.seconds += seconds

@@ -26,7 +26,7 @@ class OperatorSummary(TypedDict):
 
     Budgets are in rows, `headroom_min` in bytes. `headroom_limit` is the name of the limit that left this headroom.
     They are None if there was no decision or the headroom was unknown. `budget_counts` are pairs of a budget, rounded
-    down to four leading bits, and how often it was given: they allow to merge medians.
+    down to four leading bits, and how often it was given: merged counts give the median over many tasks.
     """
 
     operator: int
@@ -142,7 +142,7 @@ class OperatorRecord:
 
 
 def merge_summaries(tasks: Iterable[Sequence[OperatorSummary]]) -> list[OperatorSummary]:
-    """Return one summary per operator, merged from those of many tasks in any order; associative."""
+    """Return one summary per operator, merged from the summaries of many tasks in any order; associative."""
     grouped: dict[int, list[OperatorSummary]] = {}
     for summaries in tasks:
         for summary in summaries:

@@ -1,8 +1,8 @@
 """Routing of the rows of an ordered stream: P-SORT, with another planner than the paper's (`plans.psort`).
 
 Order keys and operator keys are hashed to buckets (`lines` in the code), as there may be any number of keys. Rows of an
-order bucket go to one partition (`slot`). Rows of a split order bucket go by their operator bucket to partitions of the
-stage before, and one partition merges their results.
+order bucket go to one partition (`slot`). Rows of a split order bucket are processed in an earlier stage, in the
+partitions of their operator buckets, and one partition of the later stage merges the results.
 
     rows ──▶ order bucket ──┬─ whole ──▶ partition of the order bucket ──────────────────────────▶ results
                             └─ split ──▶ partition of the operator bucket ──▶ merging partition ─▶ results
@@ -99,7 +99,9 @@ def any_table(slots: int, may_split: bool) -> OrderTable:
 
 
 def next_table(table: OrderTable, rows: Mapping[int, float], parts: Mapping[int, float], may_split: bool) -> OrderTable:
-    """Return the next table: the current one, unless another costs a tenth less time for the rows received.
+    """Return the next table: the current one, unless another saves more than a tenth of the time for the rows received.
+
+    With the same split buckets, it is enough that the most loaded of their partitions saves this share.
 
     Parameters
     ----------
@@ -145,7 +147,7 @@ def _evened(table: RoutingTable, rows: Mapping[int, float]) -> RoutingTable:
 
 
 def _split(rows: Mapping[int, float], slots: int) -> set[int]:
-    """Return the buckets to split: as many of the heaviest as minimise the total time."""
+    """Return the buckets to split: the n heaviest, for the n that minimises the total time."""
     heaviest = sorted(rows, key=lambda line: (-rows[line], line))
     share = sum(rows.values()) / slots
     best, least = set[int](), makespan(rows.values(), slots)

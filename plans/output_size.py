@@ -21,7 +21,7 @@ ARRAY_BYTES = 2**31 - 2**20
 """Most bytes of strings in one Arrow array, with some reserve: its offsets are 32 bits wide."""
 
 FINAL_OUTPUT_COPIES = 3
-"""Copies of an output to the JVM that exist at once: the Arrow batch, its serialised copy, and the JVM's copy."""
+"""Copies that exist at once of an output for the JVM: the Arrow batch, its serialised copy, and the JVM's copy."""
 
 # Weight of an initial estimate, in observed rows: the first full morsel outweighs it.
 _PRIOR_ROWS = 1024.0
@@ -29,7 +29,7 @@ _PRIOR_ROWS = 1024.0
 _RETAINED = 0.875
 # A row without payload still costs something, and a cost of zero would allow any number of rows.
 _LEAST_ROW_BYTES = 1.0
-# An output of this size is always worth a call: a budget is below `min_rows` only if these rows take more bytes.
+# An output of this size is always worth a call: a budget is below `min_rows` only if `min_rows` rows would exceed it.
 _LEAST_OUTPUT_BYTES = 1 << 20
 # A budget that memory has limited at most doubles per call: memory that one operator frees is not available to the next
 # at once, and memory that another process frees may be in use again a moment later. A budget falls as fast as the

@@ -47,7 +47,7 @@ def runs_before(batch: int) -> list[Run]:
 
 
 def merged_before(batch: int) -> list[Run]:
-    """Return the runs of several batches that exist for the first time before this batch.
+    """Return the runs of several batches whose last batch is the one before this batch.
 
     The smallest come first: a run may be a part of the next one.
     """

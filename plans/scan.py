@@ -141,7 +141,7 @@ class ColumnBounds:
 def may_hold(condition: Expression, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:
     """Return whether the condition may be true on any of `rows` rows whose columns are within `bounds(column)`.
 
-    False only if the bounds rule it out. String tests rule nothing out, and the only negation that does is IS NOT NULL.
+    False only if the bounds rule it out. String tests and negations, except IS NOT NULL, rule nothing out.
     """
     if condition.op == "and":
         return all(may_hold(part, bounds, rows) for part in condition.args)

@@ -24,7 +24,8 @@ SPEC_VERSION = 1
 PROBE = 0
 
 MARKS = -1
-"""Value of the first owner column in a row that another task joins: here the row only marks its matching build rows."""
+"""Value of the first owner column in a row that another task joins. In this task, the row only marks matching build
+rows."""
 
 JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti", "existence")
 """`existence` emits every probe row once; column 0 of its build side is a flag, whether the row found a match."""
@@ -213,9 +214,9 @@ class PipelineSpec:
 
     `probe_columns` is the number of columns of the probe side. If the first join preserves build rows, each input batch
     has rows of several kinds and `owner_columns` leading columns. The first of these columns is the id of a build row
-    that this task owns, or null for a probe row, or `MARKS`; the others only served to bring equal keys to one task.
-    With `owned_by`, the first column is the index of a part instead: the task owns all build rows that have this index
-    in column `owned_by` of the first build side.
+    that this task owns, or null for a probe row, or `MARKS`; the other columns were only needed to route equal keys to
+    one task. With `owned_by`, the first column is the index of a part instead: the task owns all build rows that have
+    this index in column `owned_by` of the first build side.
     `filter` has to hold for a row that the joins emit. With `aggregations`, the pipeline emits groups and no `outputs`:
     the groups of each aggregation, in the same columns. With `top`, it need only emit the first rows of each task.
 

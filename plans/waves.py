@@ -1,10 +1,11 @@
-"""The load balancer's plan of a join before a probe row is joined, by the counts that the map tasks of both sides have
-reported. In the code, a bucket is a `line`, a partition a `slot`, and the load balancer a `Foreman`.
+"""The load balancer's plan of a partitioned join, made before any probe row is joined, from the counts that the map
+tasks of both sides have reported. In the code, a bucket is a `line`, a partition a `slot`, and the load balancer a
+`Foreman`.
 
     counts per bucket ──▶ number of partitions ──▶ loads ──▶ load balancer ──▶ buckets and shares of each partition
 
-Nothing is migrated: the tasks of a stage join the buckets that the table assigns to them (`docs/papers.md` 5, in waves
-instead of intervals).
+The paper (`docs/papers.md` 5) migrates buckets after each interval. Here no bucket is migrated: the tasks of a stage,
+which run in waves, join the buckets that the table assigns to them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from sparkext.plans.routing import RoutingTable
 
 SLOT_SECONDS = 0.5
 LEAST_SLOT_SECONDS = 0.03
-"""Least work of a partition's task: if there are more partitions than cores, and if there are not."""
+"""Approximate least work of a partition: `SLOT_SECONDS` if there are more partitions than cores, else
+`LEAST_SLOT_SECONDS`."""
 
 SLOT_BUILD_BYTES = 128 << 20
 """Target size of a partition's build side in memory. Each running task holds one, in addition to its index."""
@@ -46,10 +48,10 @@ class WavePlan:
 
     `moved` and `split` are the numbers of these buckets. The partitions with the highest loads are first, as Spark
     starts tasks in this order: a free core takes the next one. `cut`: the grid shape, if the partitions are units of a
-    join matrix, between which no bucket is moved. After the units there are `owners` more partitions, each of which
-    emits the unmatched rows of a part of the build side: see `plans.matrix`. `work`: for partitions of buckets, the
-    seconds by the unit costs for received rows and for pairs. Once the partitions have run, the actual costs are
-    measured by them.
+    join matrix; no bucket is moved then. After the units there are `owners` more partitions, each of which emits the
+    unmatched rows of a part of the build side: see `plans.matrix`. `work`: for partitions of buckets, the seconds by
+    the unit costs for received rows and for pairs. Once the partitions have run, `Scale.measured` compares their
+    measured seconds with `work`.
     """
 
     slots: tuple[tuple[Share, ...], ...]
@@ -130,7 +132,7 @@ def _work(slot: Sequence[Share], lines: Mapping[int, LineCounts]) -> tuple[float
 def slot_count(seconds: float, build_bytes: int, cores: int, most: int) -> int:
     """Return the number of partitions for a join: enough for its work and for its build side, and at most `most`.
 
-    If they are more than `cores`, they are a multiple of `cores`, so that all cores have equally many.
+    A number above `cores` is a multiple of `cores`, so that all cores have equally many, unless `most` is smaller.
     """
     wanted = max(
         math.ceil(seconds / SLOT_SECONDS),
@@ -163,7 +165,7 @@ def hash_table(loads: Mapping[int, float], lines: int, slots: int, shares: Share
 
 
 def random_table(loads: Mapping[int, float], lines: int, slots: int, shares: Shares) -> RoutingTable:
-    """Return a random table, with more partitions than needed: buckets are anywhere, and a third of them are split."""
+    """Return a random table, with more partitions than needed; at most about a third of the buckets are split."""
     slots = min(lines, slots + random.randint(1, _MORE_SLOTS))
 
     def slots_of_one(line: int) -> tuple[int, ...]:
@@ -192,7 +194,8 @@ def _slot_loads(table: RoutingTable, loads: Mapping[int, float]) -> list[float]:
 class SideCounts:
     """Counts of one side per bucket: rows, bytes in memory (`sizes`), and bytes `sent`.
 
-    Spark's `sent` is exact; the other counts are reports of `maps` tasks.
+    `sent` is from Spark's map statuses: rounded, but 0 only if nothing was sent. The other counts are sums of the
+    reports of `maps` map tasks, in which a task that ran twice counts twice.
     """
 
     rows: Sequence[int]

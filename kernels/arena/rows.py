@@ -115,7 +115,7 @@ def queued(arena: Int64Array, time: int, epsilons: int, row: int, width: int) ->
 
 @inlined
 def copy_all(arena: Int64Array, source: int, target: int, width: int) -> None:
-    """Append copies of all records of queue `source`, which are made by `queued`, to queue `target`."""
+    """Append copies of all records of queue `source`, which `queued` has made, to queue `target`."""
     record = arena[source]
     while record != 0:
         append(arena, target, queued(arena, arena[record + 1], arena[record + 2], record + 3, width))
