@@ -45,8 +45,8 @@ class Bound:
 def bind(program: Program) -> Bound:
     """Resolve all names.
 
-    Queries may read each other. As long as the columns of a branch of UNION, EXCEPT or INTERSECT are unknown, the
-    columns of the other branch are used; this is repeated until nothing changes.
+    Queries may read each other, so columns are derived repeatedly until nothing changes. While the columns of one
+    branch of UNION, EXCEPT or INTERSECT are unknown, the columns of the other branch are used.
 
     Raises
     ------
@@ -255,7 +255,7 @@ class _Binder:
         )
 
     def _place(self, read: Source, computed: Column) -> int | None:
-        """Return the index of a column that Spark computes for a registered stream; None for other sources."""
+        """Add a computed column to a registered stream, unless it exists; return its index, None for other sources."""
         known = self._known[read.name.lower()]
         if not known.is_registered or known.columns is None:
             return None

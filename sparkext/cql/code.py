@@ -7,9 +7,9 @@
 A row is passed on as an address (`a`, see `kernels.arena.rows`) and a weight (`w`): the number of copies that are
 inserted or, if negative, deleted. A row passes all steps immediately, with two exceptions (┄): groups, and relations
 that become a stream, wait until all other changes of the instant have arrived. Insertions and deletions at one instant
-have then cancelled out. An instant is a timestamp and a number of ε after it. The next instant is the first at which a
-window, a delay or a period has something to do. The queries of a section run in the order of the graph, and sections
-run one after the other (`loops`).
+have then cancelled out. An instant is a timestamp and a number of ε after it. The next instant is the first that has an
+input row, or at which a window, a delay or a period has something to do. The queries of a section run in the order of
+the graph, and sections run one after the other (`loops`).
 
 A join stores the rows of each input. It finds the matches of a new row through indexes, input after input: first the
 inputs with window [Now], then the inputs that an equality connects. Partially joined rows are not stored.
@@ -109,7 +109,7 @@ def code_of(graph: Graph, outputs: Sequence[str], *, serial: bool = False, toget
 
 @cache
 def _kernels() -> str:
-    """Return a fingerprint of the arena kernels: the machine code of a module contains their machine code, too."""
+    """Return a fingerprint of the arena kernels: the machine code of a module contains the machine code of kernels."""
     digest = hashlib.sha256()
     for path in sorted(Path(arena.__path__[0]).glob("*.py")):
         digest.update(path.read_bytes())
@@ -356,7 +356,7 @@ class _Writer:
         self._put(1, "return")
 
     def _kept(self, plan: SelectPlan, start: int, join: Join, writer: WordExpressions) -> int:
-        """Write the lines that update the bag and the indexes of an input by the rows that pass its filters.
+        """Write the lines that update the bag and the indexes of an input with the rows that pass the input's filters.
 
         Return the indentation depth of further code for these rows.
         """
@@ -405,8 +405,9 @@ class _Writer:
     def _recursive(self, query: BoundQuery) -> None:
         """Write a query that reads itself at the same instant: its result is the least fixpoint of its relation.
 
-        New rows are queued until all inputs have stored them. They and the rows derived from them are then joined,
-        round by round. After a deletion all rows are derived again, because a row may support its own derivation.
+        Each input stores and queues its new rows. After all inputs have stored theirs, the queued rows are joined, and
+        then, round by round, the rows derived from them. After a deletion all rows are derived again, because a row may
+        support its own derivation.
         """
         number, width = self._numbers[query.name], Literal(len(query.columns))
         table, shrunk = self._layout.table(), self._layout.words(1)

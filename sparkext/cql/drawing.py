@@ -20,7 +20,8 @@ _STYLE = """<style>
 .sparkext-cql:root { color: #24292f }
 @media (prefers-color-scheme: dark) { .sparkext-cql:root { color: #e3e6ee; background: #14181d } }
 </style>"""
-"""For a drawing in its own file. In a page it has the page's text colour; all other styles are attributes."""
+"""Applies to a drawing in its own file; in a page, a drawing has the page's text colour. All other styles are
+attributes."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _edge(graph: Graph, read: str, name: str, places: Mapping[str, tuple[float, 
     if to_y > y:
         path = f"M{start} {y + _HEIGHT}C{start} {y + _HEIGHT + 26} {end} {to_y - 26} {end} {to_y - 2}"
         middle = (start + end) / 2, (y + _HEIGHT + to_y) / 2
-    else:  # back up, around the nearer side
+    else:  # an edge to the same or an upper layer goes around the nearer side
         is_left = x + _WIDTH / 2 <= sum(place[0] for place in places.values()) / len(places) + _WIDTH / 2
         at, to, side = (x, to_x - 2, min(x, to_x) - _MARGIN) if is_left else (x, to_x + 2, max(x, to_x) + _MARGIN)
         if not is_left:

@@ -90,7 +90,7 @@ class WordExpressions(ExpressionWriter):
         return Step(step.value, self._all([step.known, fits]))
 
     def word(self, node: Expression) -> tuple[str, str | None]:
-        """Return the name of a value's word, and the expression of whether it is null, None if it never is."""
+        """Return the code of a value's word, and the code of its null bit, None if the value is never null."""
         if node.op == "column":
             return _word(node), _null(node) if self._nullable(node.source, node.column) else None
         step = self.step(node)
@@ -101,7 +101,7 @@ class WordExpressions(ExpressionWriter):
         return self._line(f"{word} if {step.known} else np.int64(0)"), f"np.int64(not {step.known})"
 
     def key(self, node: Expression) -> tuple[str, str | None]:
-        """Return the word of a key, with -0.0 normalised to 0.0, and the expression of whether it is null."""
+        """Return the same as `word`, with -0.0 normalised to 0.0."""
         word, null = self.word(node)
         return (self._line(f"normal({word})") if self.number(node) in FLOATS else word), null
 
@@ -123,5 +123,5 @@ def _loaded(word: str, kind: str) -> str:
 
 
 def constant_word(constant: Constant | TextConstant, code: Callable[[str], int]) -> Constant:
-    """Return a constant as generated code takes it: texts as codes."""
+    """Return a constant in the form that generated code uses: a text as its code."""
     return np.int64(code(constant.text)) if isinstance(constant, TextConstant) else constant

@@ -131,7 +131,7 @@ class RowScope:
         return None
 
     def _computed(self, call: Call) -> Typed:
-        """Return the column of a source that computes a function of texts or times."""
+        """Return the computed column for a call of a function of texts or times, which is added to its source."""
         kind = self._computed_type(call)
         called = call.function.upper()
         names = [part for part in parts_of(call) if isinstance(part, Name)]

@@ -52,7 +52,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Step:
-    """A source to join a row with next: the keys of its index, the values to look up, and conditions to test after."""
+    """The next source to join: the keys of its index, the values to look up, and the conditions to test afterwards."""
 
     source: int
     keys: tuple[Expression, ...]
@@ -68,7 +68,7 @@ def _way(plan: SelectPlan, start: int) -> list[Step]:
         source = min(waiting, key=lambda one: _rank(plan, bound, one))
         pairs = [*_equalities(plan, bound, source)]
         now = {*bound, source}
-        # Conditions on a single source have been tested when its row arrived.
+        # Conditions on a single source are tested when a row of this source arrives.
         tests = [test for test in plan.where if len(sources_of(test)) > 1 and sources_of(test) <= now]
         tests = [test for test in tests if not sources_of(test) <= bound]
         steps.append(Step(source, tuple(key for key, _ in pairs), tuple(probe for _, probe in pairs), tuple(tests)))

@@ -11,13 +11,13 @@ SHARED = "m, c, s, d"
 
 
 def fires(queue: Literal, time: str, epsilons: str) -> list[str]:
-    """Return the lines that make the due time of the first record `f` of a queue the next instant, if it is earlier."""
+    """Return the lines that move the next instant, `t` and `e`, back to the due time of a queue's first record, `f`."""
     earlier = [f"    ft, fe = {time}, {epsilons}", "    if ft < t or (ft == t and fe < e):", "        t, e = ft, fe"]
     return [f"f = m[{queue}]", "if f != 0:", *earlier]
 
 
 def first_ones(queue: Literal, stays: str, lines: Sequence[str]) -> list[str]:
-    """Return the loop over the first records of a queue, `f` and then `r`, which ends at a record that stays."""
+    """Return the loop that pops records of a queue as `r`, up to the first record `f` for which `stays` is true."""
     taken = [f"f = m[{queue}]", f"if f == 0 or {stays}:", "    break", f"r = pop(m, {queue})", *lines]
     return ["while True:", *indented(1, taken)]
 

@@ -5,7 +5,8 @@
     <NUMBA_CACHE_DIR>/<name>_<digest of path>/      the same, if that variable is set
 
 A module's folder is touched when a process loads it. After a process has added a module, the least recently loaded
-modules are removed until the rest fit `MOST_BYTES`. Containers that share the cache may have processes of equal id.
+modules are removed until the rest fit `MOST_BYTES`. Names of temporary files are random, as processes in containers
+that share the cache may have equal ids.
 """
 
 from __future__ import annotations

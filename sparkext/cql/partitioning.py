@@ -1,6 +1,6 @@
 """Finds columns by which a graph can be partitioned into independent parts.
 
-Each stream and each query has a column whose value is equal in all rows that meet in joins, groups and windows of rows.
+Each stream and each query has a column whose value is equal in all rows that meet in a join, a group or a ROWS window.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST = 10_000
 @dataclass(frozen=True)
 class Partitioning:
     """`columns[name]`: the index of the column that partitions a stream or the result of a query. None: the result
-    does not contain the key, and no query that needs it reads the result.
+    does not contain the key, and no query reads the result.
     """
 
     columns: Mapping[str, int | None]

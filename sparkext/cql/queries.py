@@ -100,8 +100,8 @@ class Aggregate:
 class SelectPlan:
     """The rows of the join of all inputs that fulfil all conditions.
 
-    `group`: the grouping expressions, None without aggregates. `having` and `outputs` are expressions over the
-    grouping columns and the `aggregates`. Without input rows there is no group, even if `group` is empty.
+    `group`: the grouping expressions, None without groups and aggregates. `having` and `outputs` are expressions over
+    the grouping columns and the `aggregates`. Without input rows there is no group, even if `group` is empty.
     """
 
     inputs: tuple[Input, ...]

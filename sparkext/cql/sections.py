@@ -1,7 +1,8 @@
 """Divides a graph into sections: queries that have to run together, instant by instant.
 
-Sections are connected by streams only, without cycles, so a section may run ahead of the readers of its streams. Within
-a section, queries read each other's relations, whose contents are known at the present instant only, or form cycles.
+Sections are connected by streams only, without cycles, so a section may run ahead of the readers of its streams. The
+content of a relation is known at the present instant only, so its readers are in the same section as the relation. All
+queries of a cycle are in one section, too.
 """
 
 from __future__ import annotations

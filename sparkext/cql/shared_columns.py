@@ -1,6 +1,6 @@
 """Maps the columns of several streams to shared columns of one table: each row belongs to one stream only.
 
-Each column of a table costs one conversion per row when Python receives it, whether it is null or not.
+Each column of a table costs one conversion per row when Python receives the rows, even for nulls.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class WindowLines:
         return [*enters, "else:", f"    append(m, {waiting}, {record})"]
 
     def _add_counted(self, row: str, record: str) -> list[str]:
-        """Return the lines that add a row to a window of rows, and remove the oldest row."""
+        """Return the lines that add a row to a ROWS window, and remove the oldest rows that exceed it."""
         queue, waiting = self._queue, self._waiting
         amount, slide = self._window.amount, self._window.slide
         if not slide:

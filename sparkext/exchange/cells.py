@@ -50,7 +50,7 @@ def rows_of(cell: pa.Buffer) -> Iterator[pa.RecordBatch]:
 
 
 def cells_in(batch: pa.RecordBatch) -> Iterator[tuple[bool, pa.Buffer]]:
-    """Yield the blocks of a batch with `COLUMNS`, without copies, and whether each has build rows."""
+    """Yield whether a block has build rows, and the block, not copied, for each row of a batch with `COLUMNS`."""
     _, build, cells = batch.columns
     for number in range(batch.num_rows):
         yield build[number].as_py(), cells[number].as_buffer()

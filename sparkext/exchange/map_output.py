@@ -32,11 +32,11 @@ _HEADER = struct.Struct("<QQ")
 
 
 _ROWS_TOGETHER = 100_000
-"""Number of rows that are read together: over half of a morsel, otherwise two batches would be combined by a copy."""
+"""Number of rows that are read together: over half a morsel, as a morsel of two such batches would be a copy."""
 
 
 class _Cell(NamedTuple):
-    """A block: bytes `start` to `stop` of a buffer (`run`); -1 stands for the spill file."""
+    """A block: bytes `start` to `stop` of buffer `run`, or of the spill file if `run` is -1."""
 
     line: int
     run: int

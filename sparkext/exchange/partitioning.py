@@ -20,7 +20,7 @@ _LINES_PER_SLOT = 16
 
 
 def line_count(slots: int) -> int:
-    """Return the number of buckets, a power of two, with which moving some of them can balance the partitions."""
+    """Return a number of buckets, a power of two, that is large enough to balance partitions by moving buckets."""
     wanted = max(_LEAST_LINES, _LINES_PER_SLOT * slots)
     return min(1 << (wanted - 1).bit_length(), MOST_LINES)
 
@@ -55,15 +55,15 @@ class Partitioning:
     def checksum(self, rows: pa.RecordBatch, hashes: Int64Array) -> int:
         """Return a checksum of the rows, independent of their order: of the keys or, without keys, of all columns.
 
-        With keys, only the key values determine the partition of a row. Without keys, the task does, so a task that
-        runs again must have exactly the same rows.
+        With keys, only the key values determine the partition of a row. Without keys, the task that sends the row
+        determines it, so a task that runs again must have exactly the same rows.
         """
         if self.key_columns:
             return int(hashes.sum())  # may overflow
         return int(row_hashes(rows.columns, rows.num_rows).sum() + rows.num_rows)
 
     def order(self, lines: Int32Array, task: int) -> SlotOrder:
-        """Sort rows by partition. Rows that cannot match go to a partition determined by the task's number.
+        """Sort rows by partition. Rows that cannot match are dropped, or sent to a partition that `task` determines.
 
         A task that runs again therefore sends every row to the same partition, whichever order its rows are in.
         """

@@ -54,7 +54,7 @@ class SlotRows(Protocol):
         ...
 
     def copies(self) -> Iterator[pa.RecordBatch]:
-        """Yield additional rows of the first build side: rows of split hot buckets that other partitions own."""
+        """Yield additional rows of the first build side, which other partitions own: rows of split hot buckets."""
         ...
 
     def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
@@ -164,7 +164,7 @@ class Slot:
         return replace(index_in_memory(rows, columns, recipe), is_partition=True)
 
     def _rows_of(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a build side: first the rows that this partition owns, then the copies of others' rows."""
+        """Yield the rows of a build side: the rows that this partition owns, then copies of rows that others own."""
         if not (self._schemas.owns_build and number == 0):
             yield from self._rows.build(number)
             return

@@ -1,4 +1,4 @@
-"""Rows streamed to partitions while these join them: the description that both ends share, and the files of a task.
+"""Rows streamed to partitions that join them at the same time: the description for both ends, and a task's files.
 
 A worker and its JVM task share the folder of local files. The JVM task copies the load table (`Board`) of a run into
 this folder, where a routing worker reads it. It also reads the workers' proposals and measurements from there.
@@ -31,7 +31,7 @@ class Streamed:
     run: str
 
     def group(self, line: int, slot: int) -> int:
-        """Return the group of build rows that a partition joins a bucket with: its home buckets, or this bucket."""
+        """Return the group of build rows for a bucket in a partition: `HOME`, or the bucket if it was moved there."""
         return HOME if line % self.slots == slot else line
 
 

@@ -1,4 +1,4 @@
-"""Evaluates expressions over rows of a pipeline, whole columns at a time, with the results of Spark's row by row.
+"""Evaluates expressions over rows of a pipeline, column by column, with the same results as Spark, row by row.
 
 Nothing is compiled for an expression: it is evaluated by functions of Arrow and numpy, and by existing kernels. Every
 part is computed for all rows, and a mask records where it has failed. Failures count only in rows in which Spark would
@@ -272,7 +272,7 @@ def literal_array(text: str | None, target: pa.DataType, length: int) -> pa.Arra
 
 
 def _parsed(target: pa.DataType) -> pa.DataType:
-    """Return the type as which a literal of `target` is parsed: dates and times are numbers of their unit."""
+    """Return the type in which a literal of `target` is written: dates and times are numbers of their unit."""
     if pa.types.is_date(target):
         return pa.int32()
     if pa.types.is_timestamp(target) or pa.types.is_time(target) or pa.types.is_duration(target):

@@ -120,7 +120,7 @@ def _rest(above: AnyArray, below: AnyArray) -> AnyArray:
 
 
 def decimal_rounded(node: Expression, given: Vector) -> Vector:
-    """Round decimals to the places in the literal, half up or half to even; `floor` and `ceil` to scale 0."""
+    """Round decimals half up or half to even to the given number of places, or by `floor` or `ceil` to scale 0."""
     scale = node.args[0].scale
     places = int(node.args[1].text or "") if len(node.args) > 1 else 0
     if places >= scale:

@@ -8,8 +8,8 @@
                                                 v2 = v1 > c[0]
                                                 ...
 
-Every step is a line with its value. If needed, further lines compute whether the value is known (not null), and the
-error that occurred. There are no branches, so that LLVM can vectorise the test over several pairs.
+Every step writes a line that computes its value. If needed, further lines compute whether the value is known (not
+null), and the error that occurred. There are no branches, so that LLVM can vectorise the test over several pairs.
 
 The text consists of operators of a closed list and of numbers that this module has written. Literals are arguments:
 expressions that differ only in literals have equal texts, which are compiled once. Integer divisors are part of the
@@ -104,7 +104,7 @@ class ExpressionWriter(ABC):
         ...
 
     def number(self, node: Expression) -> str:
-        """Return the number type as which values of a node are compared."""
+        """Return the number type in which values of a node are compared."""
         return node.number
 
     def step(self, node: Expression) -> Step:
@@ -167,7 +167,7 @@ class ExpressionWriter(ABC):
     def _listed(self, node: Expression, only: Step, kind: str) -> Step:
         """IN: true if the value is found, null if it is not and there is a null in the list."""
         known = [_number(text, node.args[0]) for text in node.texts if text is not None]
-        # Of equal numbers one remains: 0.0 or -0.0, and one NaN, which is last.
+        # `np.unique` keeps one of several equal numbers: either 0.0 or -0.0, and one NaN, at the end.
         self.constants.append(frozen(np.unique(np.array(known, dtype=_DTYPES[kind]))))
         found = self._line(f"is_among({only.value}, c[{len(self.constants) - 1}])")
         return Step(found, self._all([only.known, found if None in node.texts else None]), only.error)

@@ -80,8 +80,9 @@ _TO_COME = SourceRows(None, to_come=True)
 class RowSet:
     """`length` rows: `columns[s]` are the columns of source s, `rows[s]` the ids of its rows.
 
-    A source that no output refers to (the build side of a semi or anti join) has no ids. The indexes of sources do not
-    depend on the join order: sources that are joined later have no columns, or are missing at the end.
+    If no output refers to a source (the build side of a semi or anti join), its ids are None and have no meaning. The
+    indexes of sources do not depend on the join order: sources that are joined later have no columns, or are missing at
+    the end.
     """
 
     length: int
@@ -209,7 +210,7 @@ class RowSet:
 
 
 def _plain(references: Iterable[ColumnRef]) -> Iterator[ColumnRef]:
-    """Yield columns and their alternatives, without duplicates at each level."""
+    """Yield columns without duplicates, each followed by its alternative, if there is one."""
     for reference in dict.fromkeys(references):
         yield reference
         if reference.otherwise is not None:

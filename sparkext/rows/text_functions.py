@@ -1,4 +1,4 @@
-"""Tests of strings, byte by byte as in Spark, and functions that return parts of them, by characters."""
+"""Tests of strings, which compare bytes as in Spark, and functions of strings, which count characters."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _TRIMS: dict[str, Callable[..., Any]] = {
 
 
 def text_test(node: Expression, tested: Vector) -> Vector:
-    """Test for a literal pattern, on bytes: on strings, Arrow would compare characters, and bytes may be invalid."""
+    """Test bytes for a literal pattern: Arrow's tests of strings would compare characters, and bytes may be invalid."""
     pattern = node.args[1].text
     assert pattern is not None, "patterns are not null"
-    # Arrow treats backslashes differently.
+    # In Arrow, `_` is one byte of a binary value, and backslashes have other rules.
     if node.op == "like" and ("_" in pattern or "\\" in pattern):
         return Vector(_for_all(tested, lambda texts: matches(texts, pattern)), tested.known, tested.failed)
     return Vector(truth(_TESTS[node.op](tested.data, pattern=pattern)), tested.known, tested.failed)

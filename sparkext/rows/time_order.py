@@ -69,7 +69,7 @@ class TimeOrder:
         return found
 
     def _ranks(self, rows: pa.Table, taken: RowIds) -> Int64Array:
-        """Return the ranks of rows that are tied in all columns of the order: int64[taken]."""
+        """Return the last criterion of the order for rows of equal time, by `rank` or by their hash: int64[taken]."""
         numbers = pa.array(taken)
         if self.rank is not None:
             return np.array(contiguous(rows.column(self.rank)).take(numbers), dtype=np.int64)

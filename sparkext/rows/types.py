@@ -1,4 +1,4 @@
-"""Conversion of type names of the plans to Arrow types, and of Spark types to both."""
+"""Conversion of key types to Arrow types, of Spark types to key types, and of arrays to another representation."""
 
 from __future__ import annotations
 

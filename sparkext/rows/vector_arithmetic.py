@@ -1,6 +1,6 @@
 """Arithmetic of integers, floats and dates, column by column, with the results of Java.
 
-Integers wrap around, or overflow with an error (`checked`). The extremes of a batch mostly prove that none overflows.
+Integers wrap around, or overflow with an error (`checked`). The extremes of a batch usually prove that none overflows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _overflows(node: Expression, left: AnyArray, right: AnyArray, wrapped: AnyAr
         return np.asarray(((left ^ wrapped) & (right ^ wrapped)) < 0)
     if node.op == "-":
         return np.asarray(((left ^ right) & (left ^ wrapped)) < 0)
-    # The product overflows if dividing it does not return the factor, or if it is -1 times the smallest integer.
+    # A product overflows if dividing it by one factor does not return the other, or if -1 times the smallest integer.
     divisor = np.where((left == 0) | (left == -1), 1, left)
     return np.asarray(
         np.where(left == -1, right == np.iinfo(np.int64).min, (left != 0) & (wrapped // divisor != right))
@@ -83,7 +83,7 @@ def quotient(node: Expression, left: Vector, right: Vector) -> Vector:
 
 
 def positive_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
-    """Return remainders r, with negative ones replaced by (r + n) % n, added in the types that Java uses."""
+    """Return remainders r; a negative r is replaced by (r + n) % n, in which r + n wraps around as in Java."""
     rest = division(node, left, right)
     if node.number in FLOATS:
         again = np.fmod(rest.data + right.data, right.data)

@@ -46,7 +46,7 @@ def _field(field: str, days: AnyArray) -> AnyArray:
 
 
 def _monday(days: AnyArray) -> AnyArray:
-    """Return the Monday of each date's week: the first after the date a week before, even if that wraps around."""
+    """Return the Monday of each date's week: the first Monday after the date minus 7 days, which may wrap around."""
     before = np.asarray(days - np.int32(7))
     return np.asarray(before + np.int32(1) + np.mod(np.int32(3) - before, np.int32(7)), dtype=np.int32)
 

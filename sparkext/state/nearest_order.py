@@ -53,7 +53,7 @@ class NearestOrder:
         return np.asarray(found, dtype=np.int64)
 
     def ordered(self, rows: pa.Table) -> pa.Table:
-        """Return the rows ordered by ties and fingerprint: the last of several rows of equal time is the one to use."""
+        """Return the rows ordered by ties and fingerprint: of rows with equal time, `backward` finds the last one."""
         return rows.take(pa.array(self.order(rows)))
 
     def needed(self, batches: Iterator[pa.RecordBatch], watermark: int) -> Iterator[pa.RecordBatch]:

@@ -159,7 +159,7 @@ class BucketPlace:
             return str(stream.read().decode())
 
     def claim(self, text: str) -> str:
-        """As in `Place`. If two tasks claim it at the same time, the last one succeeds; the other reads its text."""
+        """As in `Place`, but not atomic: if two tasks claim it at the same time, both may succeed."""
         with suppress(FileNotFoundError):
             return self.text()
         self._put(pa.py_buffer(text.encode()))

@@ -1,4 +1,4 @@
-"""The rows of a sorted run of batches as a build side: each node indexes them once, and caches the index."""
+"""The rows of a run of batches as a build side: each node indexes them once, and caches the index."""
 
 from __future__ import annotations
 

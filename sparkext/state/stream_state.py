@@ -124,7 +124,7 @@ class StoredSide:
 
 @dataclass(frozen=True)
 class MatchedRows(StoredSide):
-    """The numbers of matched left rows, with their expiry times."""
+    """The row numbers of matched left rows, with the expiry times of these rows."""
 
     @classmethod
     def of(cls, left: StoredSide) -> MatchedRows:
@@ -196,8 +196,8 @@ class StreamState:
     def sources(self, side: int, run: Run, lines: range) -> list[Source]:
         """Return the segments of a run that have rows of these buckets.
 
-        A run that ends just before this batch is compacted in this batch. Until then, a compacted segment may be left
-        over from before the query was reset, so the parts of the run are used instead.
+        A run that ends just before this batch is compacted in this batch, so its parts are used. Its compacted segments
+        may exist already, but they may be from before the query was reset.
         """
         if run.parts and run.last == self.batch - 1:
             return [source for part in run.parts for source in self.sources(side, part, lines)]
@@ -254,7 +254,7 @@ class StreamState:
                 write_segment(self._place(side, run, fragment), stored.schema, kept.batches(), kept.info)
 
     def sweep(self, side: int, retained: int) -> None:
-        """Remove runs that were compacted more than `retained` batches ago: a query is reset by at most as many."""
+        """Remove the parts of runs compacted `retained` batches ago: a query is reset by at most as many batches."""
         for run in merged_before(self.batch - retained):
             fragments = range(self.cuts.at(run.last).fragments(side))
             if all(self._exists(self._place(side, run, number)) for number in fragments):

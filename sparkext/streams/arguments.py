@@ -49,13 +49,13 @@ def name_of(kind: str, made_by: str) -> str:
 
 
 def check_name(name: Any, problems: list[str]) -> None:
-    """Add to `problems` if a name is given that cannot be the name of a folder."""
+    """Add a problem if the name is given, but cannot be the name of a folder."""
     if name is not None and (not isinstance(name, str) or not _NAME.fullmatch(name)):
         problems.append(f"name={name!r}: expected letters, digits, dots, dashes and underscores, up to 100 of them")
 
 
 def ordering_session(frame: Any, problems: list[str]) -> SparkSession | None:
-    """Return the session of a DataFrame, None if it is none; add to `problems` if rows cannot be ordered there."""
+    """Return the session of a DataFrame, None for another object. Add a problem if the session cannot order rows."""
     if not is_dataframe(frame):
         problems.append(f"frame is no Spark DataFrame, but {type(frame).__name__}")
         return None

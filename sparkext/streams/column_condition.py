@@ -32,8 +32,8 @@ _COMPUTED = "__sparkext_compared_"
 class ColumnCondition:
     """A join of two DataFrames on Columns, reduced to a join on column names.
 
-    `left` and `right` are filtered by the conjuncts on one side. Compared values that are no column have been appended
-    as computed columns. `names` are the comparisons, by column name. `text` is the whole condition.
+    `left` and `right` are filtered by the conjuncts that read only this side. Compared values that are no column have
+    been appended as computed columns. `names` are the comparisons, by column name. `text` is the whole condition.
     """
 
     left: DataFrame
@@ -122,7 +122,7 @@ class _Parts:
         return frame.select("*", *(column.alias(name) for name, column in computed)) if computed else frame
 
     def _compared(self, conjunct: Any) -> bool:
-        """Add a comparison of a left and a right value to those of the index; return False if it is none."""
+        """Add a comparison of a left and a right value to those of the index; return False if no index supports it."""
         operator = _OPERATORS.get(name_of(conjunct))
         if operator is None:
             return False
@@ -143,7 +143,7 @@ class _Parts:
         return True
 
     def _fit_an_index(self, values: Sequence[Any]) -> bool:
-        """Add two values to those compared by order; return False if an index of either side would have too many."""
+        """Add two values to those compared by order; return False if one side would have more than `MOST_COMPARED`."""
         ordered = [known | {value.canonicalized()} for known, value in zip(self._ordered, values, strict=True)]
         if max(map(len, ordered)) > MOST_COMPARED:
             return False

@@ -40,8 +40,8 @@ def cql(text: str, *, missing_delay: str = "error", partition_by: Mapping[str, s
     missing_delay:
         How to treat a cycle without a delay: `error`, or `insert`, which makes a query on the cycle emit an ε later.
     partition_by:
-        For each stream, the column by which its rows can be partitioned and processed independently. By default such
-        columns are derived from the queries, if there are any.
+        For each stream, the column by which its rows can be partitioned and processed independently. By default these
+        columns are derived from the queries. If there are no such columns, one task processes all rows.
 
     Raises
     ------

@@ -185,7 +185,7 @@ class _Source:
         self._frame = frame
 
     def tagged(self, number: int, shared: SharedColumns[DataType], key: int | None, keys: int) -> DataFrame:
-        """Return the rows with their time, the index of their stream, the columns of all streams, and their part."""
+        """Return the rows with time, index of the stream, columns shared by all streams, part, and ties if given."""
         from pyspark.sql import functions as F
 
         assert self.time is not None and self._time is not None, "it has been checked"

@@ -96,7 +96,7 @@ def place(number: int) -> str:
 
 
 def ticks(frame: DataFrame, time: str) -> DataFrame:
-    """Return no rows, but through a stateful operator, so that Spark runs a batch when the watermark has advanced."""
+    """Return no rows. The stateful operator in the plan makes Spark run a batch when the watermark has advanced."""
     from pyspark.sql import functions as F
 
     return frame.select(F.col(quoted(time)).alias("time")).where(F.rand() < -1).dropDuplicates(["time"])

@@ -65,7 +65,7 @@ def ordered(
     apply:
         A function that takes rows of one operator key in the order of time, as an Arrow table, and returns an Arrow
         table. It is called repeatedly, with an arbitrary number of rows. The returned rows must be in the order of
-        time, with times from that of the first to that of the last row of the call.
+        time, with times between those of the first and of the last row of the call.
     schema:
         The schema of the table that `apply` returns. It must have the column `time`.
     state:

@@ -1,4 +1,4 @@
-"""The description of a join of two streams that is sent to its tasks. Rows of either side look up the other side."""
+"""The description of a join of two streams that is sent to its tasks. Rows of each side are looked up in the other."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _pairs(
 
 
 def _candidates(join: JoinSpec, sides: tuple[StoredSide, StoredSide]) -> tuple[PipelineSpec]:
-    """Return the pipeline that finds the nearest row of a right sorted run; left rows end with their positions."""
+    """Return the pipeline that finds the nearest row in a run of the right side, with the position of the left row."""
     place = len(sides[LEFT].schema)
     found = [ColumnRef(PROBE + 1, number) for number in range(len(sides[RIGHT].rows))]
     return (PipelineSpec(place + 1, (replace(join, how="inner"),), (*found, ColumnRef(PROBE, place))),)
@@ -140,7 +140,7 @@ def _exchanged(node: Expression) -> Expression:
 
 
 def with_all_columns(resolved: ResolvedJoin) -> ResolvedJoin:
-    """Return the join with right columns by their positions in the right side, not in `published`."""
+    """Return the join with build columns numbered by their positions in the right side instead of in `published`."""
     place, spec = resolved.published, resolved.spec
     keys = tuple(replace(key, build=place[key.build]) for key in spec.keys)
     ranges = tuple(replace(pair, build=place[pair.build]) for pair in spec.ranges)

@@ -23,8 +23,8 @@ _BATCH_BITS = 32
 class ArrivedRows:
     """The received blocks of a partition, decoded.
 
-    `slots` has the index of the partition. If no task has sent anything, not even the index, then no partition has
-    received rows; `slots` is the range of all indexes in this case.
+    `slots` contains the index of the partition. If no task has sent even the index, no partition has received rows, and
+    `slots` is the range of all indexes.
     """
 
     def __init__(self, join: StreamJoin, batch: int, batches: Iterable[pa.RecordBatch]) -> None:
@@ -70,7 +70,7 @@ class ArrivedRows:
 
 
 def _numbered(table: pa.Table, batch: int) -> pa.Table:
-    """Add a column of row numbers, larger than the row numbers of all batches before.
+    """Add a column of row numbers, all larger than the row numbers of earlier batches.
 
     A task that runs again assigns the same numbers, whichever order the rows are in, except among identical rows.
     """

@@ -16,7 +16,10 @@ from sparkext.worker.sources.made_rows import source_recipe
 
 
 class AskedSide(NamedTuple):
-    """A source and the index that join `number` looks rows up in. The index of the `SOURCE` is never looked up."""
+    """A source, and the recipe of the index in which join `number` looks rows up.
+
+    If `number` is `SOURCE`, the source is the derived probe side, whose index is never used.
+    """
 
     source: BuildSource
     recipe: IndexRecipe

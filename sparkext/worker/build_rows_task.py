@@ -20,7 +20,7 @@ _ROWS_PER_BATCH = 65_536
 class BuildRowsTask(ConfiguredTask):
     """Emits (row id, key columns) of a build side, one row range per partition, so that Spark can shuffle them.
 
-    Each input partition contains a part index i below `parts`, which selects the i-th row range.
+    The input contains part indexes below `parts`; index i selects the i-th row range.
     """
 
     source: BuildSource

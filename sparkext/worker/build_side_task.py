@@ -19,9 +19,9 @@ from sparkext.worker.worker_task import ConfiguredTask
 class BuildSideTask(ConfiguredTask):
     """Builds an index before its join starts, and reports if the build side does not fit.
 
-    For each input batch, emits a batch with one text: empty after success, else the reason why the build side of join
-    `number`, or the `SOURCE`, does not fit. `sources`: the sources of all joins, None if unknown in advance. `made`:
-    the source of the probe side, if workers derive it.
+    For each input batch, emits a batch with one text: empty after success, else the reason why the build side does not
+    fit. It is the build side of join `number`, or the derived probe side if `number` is `SOURCE`. `sources`: the
+    sources of all joins, None if unknown in advance. `made`: the source of the derived probe side, if there is one.
     """
 
     spec_json: str

@@ -2,7 +2,7 @@
 
 A left row of a semi join is emitted at its first match. A left row of a left join without a match is emitted when it
 expires: when the watermark has passed the time until which right rows may match it. All right rows that may match a
-left row are in the same unit. The numbers of matched rows are stored separately from the rows, and expire with them.
+left row are in the same unit. The row numbers of matched rows are stored separately, and expire with the rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DecidedRows:
         self._pairs: list[pa.RecordBatch] = []
 
     def take(self, pairs: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Record pairs of the join, and return the rows to emit at once, None if there are none."""
+        """Record pairs of the join. For a left join, return the pairs, which are emitted at once; otherwise None."""
         width, is_semi = len(self._join.output_schema), self._join.how == "semi"
         places = np.unique(np.asarray(pairs.columns[-1]), return_index=True)[1]
         rows = pairs if is_semi else pairs.select(range(width, width + len(self._hidden)))

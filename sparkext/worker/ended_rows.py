@@ -15,7 +15,7 @@ from sparkext.worker.run_lookup import RunLookup
 def ended_rows(
     lookup: RunLookup, side: StoredSide, runs: list[RunRows], low: int, high: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows whose time ends after `low` and up to `high`, both in µs, in the stored schema."""
+    """Yield the rows that expire after `low` and up to `high`, both in µs, in the stored schema."""
     if high <= low:
         return
     until = side.hidden[0]

@@ -25,7 +25,7 @@ from sparkext.worker.worker_task import ConfiguredTask
 
 @dataclass(frozen=True)
 class ForemanTask(ConfiguredTask):
-    """Answers each input batch with a JSON text: the partitions, and their loads before and after the plan.
+    """Answers each input batch with a JSON text: the planned partitions, and their loads without and with the plan.
 
     `order`: the work order, see `work_order.plan`.
     """

@@ -35,9 +35,9 @@ def join_pipeline(
     metrics: TaskMetrics | None = None,
     leaving: Leaving | Routed | None = None,
 ) -> Pipeline:
-    """Return a task's pipeline, which joins rows and emits the result rows, the first of them, or groups.
+    """Return a task's pipeline, which joins rows and emits the result rows, only the first result rows, or groups.
 
-    With `leaving`, the result rows go to other tasks instead.
+    With `leaving`, the result rows are sent to other tasks.
 
     Every output batch is checked against `output_schema`, the declared schema of the result. `metrics.order` is the
     order in which the joins run, if it differs from the order of the spec.
@@ -65,7 +65,7 @@ def join_pipeline(
 def operators_of(
     spec: PipelineSpec, builds: Sequence[BuildSide], settings: Settings, metrics: TaskMetrics
 ) -> list[Operator]:
-    """Return a spec's joins over these build sides, in the order of `metrics`, followed by its filter."""
+    """Return a spec's joins over these build sides, in the order of `metrics.order`, followed by the spec's filter."""
     if len(builds) != len(spec.joins):
         raise ValueError(f"{len(spec.joins)} joins need as many build sides, got {len(builds)}")
     order = metrics.order or range(len(builds))

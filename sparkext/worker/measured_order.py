@@ -4,9 +4,9 @@ The sample is looked up in the indexes themselves, which is more accurate than s
 estimation done right: index-based join sampling", CIDR 2017), and costs a few milliseconds:
 
     first morsel ──1,024 rows──▶ every join whose keys are all of the probe side: rows out per row in
-                     └─ joined ─▶ 1,024 of these ──▶ every join whose keys need that build side, too …
+                     └─ joined ─▶ 1,024 results ──▶ every join whose keys need that build side, too …
 
-The numbers of sources do not depend on the order of the joins, so other parts of the pipeline need no change.
+The indexes of sources do not depend on the order of the joins, so other parts of the pipeline need no change.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def measured(spec: PipelineSpec, builds: Sequence[BuildSide], sample: RowSet) ->
         for number in range(len(needs))
         if not spec.joins[number].nested
     }
-    # Nested loops are not sampled, as all pairs would be tried: their estimate is the number of build rows.
+    # Nested loops are not sampled, as this would test all pairs. Their estimated fan-out is the number of build rows.
     kept = [1.0 if number in joins else float(builds[number].rows) for number in range(len(needs))]
     looked_at: set[int] = set()
     joined: set[int] = set()
@@ -94,7 +94,7 @@ def measured(spec: PipelineSpec, builds: Sequence[BuildSide], sample: RowSet) ->
 
 
 def _emitted(join: Join, rows: RowSet) -> list[RowSet]:
-    """Return a join's output for these rows, cut off after the output that reaches `_PAIRS` pairs."""
+    """Return a join's output for these rows, up to the output with which it reaches `_PAIRS` rows."""
     emitted: list[RowSet] = []
     for some in join.process(rows, OperatorBudget.aside(join.row_bytes, _PAIRS)):
         emitted.append(some)
@@ -104,7 +104,7 @@ def _emitted(join: Join, rows: RowSet) -> list[RowSet]:
 
 
 def _lookup_cost(build: BuildSide) -> float:
-    """Return the relative cost of a lookup: 1 for an index in the CPU caches, doubled by four times the size.
+    """Return the relative cost of a lookup: about 1 for an index in the CPU caches; a quadrupled size doubles it.
 
     Measured in TPC-DS 72: 26 to 31 ns with indexes up to 70 KiB, 140 ns with 7.3 MiB.
     """

@@ -59,9 +59,9 @@ class MicroBatch:
         return cls(place_of(checkpoint, s3a), int(number), run, retained)
 
     def watermark(self) -> int:
-        """Return the watermark for the rows of this batch, in µs since 1970: the watermark of the batch before.
+        """Return the watermark for the rows of this batch, in µs since 1970, stored by the batch before.
 
-        Rows up to it are late, as their possible matches have been dropped.
+        Rows up to the watermark are late, as their possible matches have been dropped.
         """
         return 0 if self.number == 0 else self._watermark(self.number - 1)
 

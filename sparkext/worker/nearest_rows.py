@@ -1,7 +1,7 @@
 """The results of an as-of join of two streams: for each expired left row, the nearest right row.
 
-For each left row, every sorted run of the right side yields one candidate, as in an as-of join with a table. The
-nearest candidate is the result. Among candidates of equal time, the order of rows within runs decides
+For each left row, every stored run of the right side yields one candidate, as in an as-of join with a table. The
+nearest candidate is the result. Candidates of equal time are ordered as rows within a run are
 (`sparkext.state.nearest_order`).
 """
 
@@ -81,7 +81,8 @@ class NearestRows:
         own = microseconds(left.column(self._as_of.probe.column), _MISSING)[places]
         ranks = np.empty(len(places), np.int64)
         ranks[self._order.order(candidates)] = np.arange(len(places))
-        # Among rows of equal time, backward takes the last and forward the first; at equal distances, backward wins.
+        # Of rows with equal time, backward takes the last and forward the first; of equally distant rows, `nearest`
+        # takes the earlier one.
         backward = self._as_of.direction == "backward"
         before = theirs <= own if self._as_of.direction == "nearest" else np.full(len(own), backward)
         order = np.lexsort((np.where(before, -ranks, ranks), np.logical_not(before), np.abs(own - theirs), places))

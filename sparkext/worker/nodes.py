@@ -47,7 +47,7 @@ class Operator(Protocol):
         ...
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
-        """Yield the output for these rows. Each output respects the result of `budget.next()` requested just before."""
+        """Yield the output for these rows. Each output fits the budget that `budget.next()` returned just before."""
         ...
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:

@@ -45,9 +45,9 @@ class OperatorCalls(KeyStates):
     def results(
         self, rows: pa.Table, order: RowIds, lookup: RunLookup | None, known: Sequence[RunRows]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the function's results, followed by the rank of the operator key and by its order bucket.
+        """Yield the function's results with two more columns: the rank of the operator key, and its order bucket.
 
-        `order`: the time order of `rows`. `known`: sorted runs of states.
+        `order`: the time order of `rows`. `known`: the stored runs of states.
         """
         columns = [contiguous(column) for column in rows.columns]
         keys = [columns[number].take(pa.array(order)) for number in self._ordered.key_columns]
@@ -65,7 +65,7 @@ class OperatorCalls(KeyStates):
         given = pa.Table.from_arrays(columns[: len(names)], names=names)
         first = 0
         while first < groups.count:
-            # As many groups as fit into `_AT_ONCE` rows, or a part of one.
+            # As many groups as fit into `_AT_ONCE` rows, but at least one group, in several pieces if it is larger.
             last = max(first + 1, int(np.searchsorted(starts, starts[first] + _AT_ONCE, side="right")) - 1)
             for at in range(int(starts[first]), int(starts[last]), _AT_ONCE):
                 stop = min(at + _AT_ONCE, int(starts[last]))

@@ -1,7 +1,7 @@
 """The description of an ordering by P-SORT (`docs/papers.md` 1), which all of its tasks receive.
 
-rows ──▶ blocks ──┬──▶ partitions of whole order keys: process, sort ──────────────────────────────▶ results
-                  └──▶ partitions of split ones: process, sort ──▶ blocks ──▶ partitions that merge ─▶ results
+rows ──▶ blocks ──┬──▶ partitions of whole order keys: process, sort ──────────────────────────────────▶ results
+                  └──▶ partitions of split order keys: process, sort ──▶ blocks ──▶ merging partitions ─▶ results
 
 In the code, a partition is a `slot`, a bucket a `line` and a block a `cell`.
 """
@@ -61,9 +61,9 @@ class TimedOperator:
     Its keys are the integers from 0 to `keys` - 1. They are stored in one column, which is also the order key.
 
     `function` receives the rows of a key, its state as bytes (None before the first), the time up to which the input is
-    complete, and the maximum size of the state in bytes. It yields results in time order, after all results that it has
-    yielded before. It returns the new state, or None if the state has not changed. `until`: the end of the time range
-    in µs, if the rows are not a stream.
+    complete, and the maximum size of the state in bytes. It yields results in time order, none of them earlier than the
+    results of earlier calls. It returns the new state, or None if the state has not changed. `until`: the end of the
+    time range in µs, if the rows are not a stream.
     """
 
     function: Callable[..., Any]
@@ -179,7 +179,7 @@ class OrderedRows:
         return state
 
     def plan(self, state: StreamState | None) -> OrderPlan:
-        """Return the routing plan of a batch: the first table for the first batch, and if the rows are not a stream."""
+        """Return the routing plan of a batch. The first batch, and rows that are not a stream, use the first table."""
         if state is None or not state.head:
             return OrderPlan(self.table, 0)
         told = state.head["plan"]

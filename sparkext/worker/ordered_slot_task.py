@@ -1,4 +1,7 @@
-"""The worker functions that order the rows of a partition: of whole order keys, and of split keys, to be merged."""
+"""The worker functions that order the rows of a partition.
+
+One is for whole order keys, the other for split order keys, whose results are merged afterwards.
+"""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class _ArgumentPass(FunctionPass):  # type: ignore[misc]
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _PythonNumbersPass(FunctionPass):  # type: ignore[misc]
-    """Calls checked arithmetic."""
+    """Replaces operators and functions of numbers by calls of checked functions."""
 
     _name = "sparkext_python_numbers"
 
@@ -108,7 +108,7 @@ class _PythonNumbersPass(FunctionPass):  # type: ignore[misc]
 
 
 def _operation(code: Any, statement: Any) -> tuple[Callable[..., Any], list[Any]] | None:
-    """Return the checked function of a statement, and its operands, if it computes anything that is checked."""
+    """Return the checked function that replaces a statement's operation, and its operands; None if there is none."""
     value: Any = statement.value if isinstance(statement, ir.Assign) else None
     op = getattr(value, "op", None)
     if op == "binop":
@@ -129,7 +129,7 @@ def _operation(code: Any, statement: Any) -> tuple[Callable[..., Any], list[Any]
 
 
 def called_function(code: Any, variable: Any) -> Any:
-    """Return the function that a variable holds, if it is a global one, one of a module, or enclosed."""
+    """Return the function that a variable holds, if it is a global or free variable, or an attribute of one."""
     try:
         definition = code.get_definition(variable)
     except KeyError:

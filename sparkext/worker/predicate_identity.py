@@ -185,7 +185,7 @@ class _Digest:
                 self._add_attributes(value, attributes, {value.__name__})
 
     def _add_attributes(self, module: ModuleType, names: Iterable[str], seen: set[str]) -> None:
-        """Add a module's attributes with these names, and recursively of modules among them."""
+        """Add a module's attributes with these names. If one is a module, add its attributes in turn."""
         for name in dict.fromkeys(names):
             value = vars(module).get(name)
             if isinstance(value, ModuleType):

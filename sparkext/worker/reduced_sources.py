@@ -46,13 +46,13 @@ def reduced(spec: PipelineSpec, sources: Sequence[BuildSource | None], settings:
     made = [None if source is None else reduced_within(source, settings) for source in sources]
     drops = {number: found for number in range(len(sources)) if (found := early_drops(spec, number))}
     if not drops:
-        return made  # before any file size is requested: in a bucket that costs one request per file
+        return made  # without reading file sizes, which costs one request per file in an object store
     recipes = index_recipes(spec, settings.debug_hash_mask)
     concerned = {*drops, *(drop.by for found in drops.values() for drop in found)}
     sizes = {number: size for number in concerned if (size := _read_bytes(sources[number])) is not None}
     ascending = sorted(sizes, key=lambda number: (sizes[number], number))
     for place, number in enumerate(ascending):
-        # Reduce only by smaller build sides: two that reduce each other would wait for each other.
+        # Reduce only by smaller build sides: two build sides that reduce each other would wait for each other.
         smaller = {other for other in ascending[:place] if _drops_rows(sources[other])}
         droppings = [
             (drop, Given.of(made[drop.by], recipes[drop.by])) for drop in drops.get(number, ()) if drop.by in smaller
@@ -76,7 +76,7 @@ class ReducedRows(PipelinedRows):
         return kept if kept.exists() else super().entry(recipe)
 
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
-        """Run the pipeline. If its semi-joins would drop too few rows, read all rows with a scan, which copies none."""
+        """Run the pipeline. If its semi-joins would drop too few rows, collect `whole`: a scan copies no rows."""
         return super().collect(rows) if self.opened_droppings() else self.whole.collect(rows)
 
     def _cached(self, recipe: IndexRecipe) -> BuildSide:
@@ -88,7 +88,7 @@ class ReducedRows(PipelinedRows):
 def _without(
     source: BuildSource, droppings: Sequence[tuple[tuple[int, ...], JoinSpec, Given]], settings: Settings
 ) -> BuildSource:
-    """Return a build side reduced by semi-joins: `droppings` has the compared columns, the join and its build side."""
+    """Return a build side reduced by semi-joins. Each has its compared columns, its join, and the join's build side."""
     whole = reduced_within(source, settings)
     pipeline = _pipelined(source, settings) if isinstance(source, ScannedFiles) and droppings else source
     if not isinstance(whole, KeptRows) or not isinstance(pipeline, PipelinedRows):

@@ -1,4 +1,4 @@
-"""Looks new rows up in stored rows: each sorted run of batches is a build side, indexed once per node."""
+"""Looks new rows up in stored rows: each run of batches is a build side, indexed once per node."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Each unit joins the new rows of its left fragment with the stored rows of its right fragment, the reverse, and the new
 rows of both with each other. Each pair is found once, in the batch that contains the later of its two rows.
 
-    new left  × sorted runs of the right side
-    new right × sorted runs of the left side          each run is a build side, indexed once per node
+    new left  × stored runs of the right side
+    new right × stored runs of the left side          each run is a build side, indexed once per node
     new left  × new right
 """
 
@@ -175,8 +175,8 @@ class _Slot:
         return self._state.store_head(stored, rows, info, self._next_cut(came), came=came)
 
     def _came(self) -> list[int]:
-        """Return the received bytes of both sides so far, extrapolated from the first fragment of each: the writer of
-        the left one also receives the right one.
+        """Return the received bytes of both sides so far, extrapolated from the first fragment of each side. The
+        partition that writes the first left fragment also receives the first right fragment.
         """
         cut, before = self._state.cut, self._state.head.get("came", (0, 0))
         return [came + cut.fragments(side) * self._arrived.bytes(side) for side, came in enumerate(before)]

@@ -90,7 +90,7 @@ class CompiledCondition:
         return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows)
 
     def may_fail(self, rows: RowSet) -> bool:
-        """Whether the condition may fail on a pair of these rows and the build rows, by minimum and maximum values."""
+        """Whether the minimum and maximum values of the columns permit that the condition fails on a pair of rows."""
         probe = {place: _extent(_gathered_values(rows, place)) for place in self._probe}
         return may_fail(self._expression, {**probe, **self._build_extents})
 

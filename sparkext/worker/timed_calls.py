@@ -23,7 +23,10 @@ from sparkext.worker.run_lookup import RunLookup
 
 
 class TimedCalls(KeyStates):
-    """`until`: the time, in µs, up to which the input is complete. `room`: the maximum size of a state in bytes."""
+    """Calls the operator of one partition.
+
+    `until`: the time, in µs, up to which the input is complete. `room`: the maximum size of a state in bytes.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class TimedCalls(KeyStates):
     def results(
         self, rows: pa.Table, order: RowIds, lookup: RunLookup | None, known: Sequence[RunRows]
     ) -> Iterator[pa.RecordBatch]:
-        """See `OperatorCalls`."""
+        """Yield the function's results, see `OperatorCalls`. Here the rank is the operator key itself."""
         (place,) = self._ordered.key_columns
         key_type = rows.schema.types[place]
         keys = np.asarray(contiguous(rows.column(place)).take(pa.array(order)), dtype=np.int64)
@@ -68,7 +71,7 @@ class TimedCalls(KeyStates):
     def _numbered(
         self, calls: Generator[pa.Table, None, bytes | None], number: int
     ) -> Generator[pa.RecordBatch, None, bytes | None]:
-        """Yield results, followed by their key and its bucket; return the new state of the key."""
+        """Yield results with two more columns, their key and its bucket; return the new state of the key."""
         while True:
             try:
                 made = next(calls)

@@ -132,8 +132,8 @@ def _settle() -> None:
     With numba and a few kernels loaded, a collection takes 60 to 180 ms, half of the run time of short tasks. The
     extension's daemon freezes its objects before it forks, but tasks load more modules. The freeze is therefore
     repeated before a task if the last collection was slow. The frozen objects are modules, kernels and caches.
-    Reference counting still frees them, unless they are in cycles. If the address space is limited, this also reduces
-    its reservations from now on.
+    Reference counting still frees them, unless they are in cycles. If the address space is limited, the process also
+    reserves less of it from then on (`address_space.spare`).
     """
     collections = _collections()
     if collections.seconds > _SLOW_SECONDS:
@@ -144,8 +144,10 @@ def _settle() -> None:
 
 @contextmanager
 def _entered(settings: Settings, tasks_sharing: int | None) -> Iterator[Tasks]:
-    """Register this task with those that share the memory, and apply its memory limit. Request the identity of each
-    remote file once per process and run of the query. Yield the function that counts the registered tasks.
+    """Register this task as one that shares the memory, and apply its memory limit. Yield the function that counts the
+    registered tasks.
+
+    Within this context, a process requests the identity of each remote file only once per run of the query.
     """
     otherwise = tasks_sharing or len(os.sched_getaffinity(0))
     with process_probe().limited(settings.memory_max_bytes), task_entered(otherwise) as tasks, one_run(_run()):

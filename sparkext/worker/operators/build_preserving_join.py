@@ -104,9 +104,9 @@ class BuildPreservingJoin(Join):
         self._was_matched[rows[rows >= 0]] = 1
 
     def _unmatched(self, owners: Int64Array) -> RowIds:
-        """Return the build rows of these owners that no probe row of this task matched."""
+        """Return the build rows that these values of the owner column denote, without those that were matched."""
         owned = owners
-        if self._owned_by is not None:  # owners are part numbers
+        if self._owned_by is not None:  # owners are indexes of parts, not ids of build rows
             parts = self.columns[self._owned_by].take(None, missing=False).to_numpy(zero_copy_only=False)
             owned = np.flatnonzero(np.isin(parts, owners))
         rows: RowIds = owned[self._was_matched[owned] == 0].astype(row_id_dtype(self._build.rows))

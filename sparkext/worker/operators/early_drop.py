@@ -11,7 +11,8 @@ from sparkext.worker.operators.join import Join
 
 _SEEN_ROWS = 1 << 16
 _MOST_KEPT = 0.5
-"""As a fraction of the first rows. Chosen without measurement; it detects unexpectedly skewed or unselective keys."""
+"""Limit of the matching rows, as a fraction of the first rows. Chosen without measurement; it detects unexpectedly
+skewed or unselective keys."""
 
 
 @dataclass

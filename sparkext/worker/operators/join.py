@@ -2,9 +2,9 @@
 
     rows ─▶ pieces whose keys fit a budget ─▶ matches ─▶ pairs, a budget at a time ─▶ rows with one more source
 
-Without a condition in addition to the keys, all rows with equal keys match. With a condition, it is only known which
-rows have a match after all of their pairs have been tested. Results that depend on this (unmatched rows of a left join,
-semi, anti and existence joins) are emitted after the pairs.
+If the join has only keys, all rows with equal keys match. If it also has a condition, a row is known to have no match
+only after all of its pairs have been tested. Results that depend on this (unmatched rows of a left join, semi, anti and
+existence joins) are emitted after the pairs.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Join:
             for piece in pieces(candidates, self._matches.tested, budget):
                 started = time.perf_counter()
                 of_piece = probe_rows[tried : tried + piece.length]
-                # Semi, anti and existence joins need one match per row: pairs after it are not tested.
+                # Semi, anti and existence joins need one match per row: failures on its later pairs are ignored.
                 kept = self._matches.kept(piece, None if emits_pairs else np.where(matched[of_piece], -1, of_piece))
                 matched[of_piece if kept is None else of_piece[kept]] = True
                 tried += piece.length

@@ -33,7 +33,7 @@ Lookup = Matches | Candidates | NestedLoop
 class Found:
     """The matches of some rows.
 
-    `conditional`: whether the pairs have to be tested or expanded before the results of a row are known.
+    `conditional`: whether the pairs have to be tested or expanded to find out which rows have a match.
     """
 
     pairs: Lookup
@@ -84,8 +84,8 @@ class JoinMatches:
     def _tried(self, rows: RowSet, loop: NestedLoop, budget: OperatorBudget) -> Found:
         """Find the matches of these rows by testing all pairs.
 
-        A test may fail on pairs after the first match of a row. If the join needs only this match, such pairs are not
-        tested, as in Spark.
+        A test may fail on pairs after the first match of a row. If the join needs only this match, such failures are
+        ignored, as Spark does not test these pairs.
         """
         if self._emits_pairs:
             return Found(loop, self._tests_pairs or self._kind == "left")
@@ -148,7 +148,7 @@ class JoinMatches:
 
 
 def pieces(rows: RowSet, references: Sequence[ColumnRef], budget: OperatorBudget) -> Iterator[RowSet]:
-    """Split rows whose columns have to be copied to be read, into pieces that fit the budget's bytes."""
+    """Yield the rows in pieces whose copied columns fit the budget's bytes; a single piece if no column is copied."""
     if not rows.copies(references):
         yield rows
         return

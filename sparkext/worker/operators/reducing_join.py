@@ -38,8 +38,8 @@ _MOST_KEPT = 0.5
 class ReducingJoin:
     """Join `number` of a pipeline. The joins `reducers` can reduce its build side (see `plans.join_order.reducers`).
 
-    `recipe`: the recipe of its index. `at_once`: reduce before the first row, whatever fraction remains. Reductions
-    are recorded in `metrics`.
+    `recipe`: the recipe of the build side's index. `at_once`: reduce before the first row, whatever fraction remains.
+    Reductions are recorded in `metrics`.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import conform
 
-_VALUE_BYTES = 8.0  # of columns that are not known yet: probe columns, and columns that joins add
+_VALUE_BYTES = 8.0  # assumed for columns whose values are not known yet: probe columns, and columns that joins add
 
 
 class GatheredRows:

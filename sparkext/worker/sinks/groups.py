@@ -10,8 +10,8 @@ As a group may be emitted several times, groups need not stay in memory:
 
 - if memory is short, all groups are emitted and the table starts over;
 - if a first sample of rows hardly shares groups, each row is emitted as its own group, without a table;
-- while rows are clustered by their keys, groups are emitted once there are `CLUSTERED_GROUPS`, as all but the last ones
-  are complete. They fit into the CPU caches.
+- while rows are clustered by their keys, all groups are emitted whenever there are `CLUSTERED_GROUPS`, which fit into
+  the CPU caches. All but the last groups are complete.
 
 If an aggregation requires complete groups (`whole`), all groups stay in memory, or the sink fails.
 
