@@ -11,7 +11,11 @@ from sparkext.errors import SparkExtError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command in `argv`. Return the exit status: 0, 1 for a failed check or wrong rows, 2 if it cannot run."""
+    """Run the command in `argv`. Return the exit status.
+
+    It is 0, 1 for a failed check or wrong rows, 2 for an error of this package, or 130 if the user interrupts the
+    command.
+    """
     arguments = _parser().parse_args(argv)
     try:
         if arguments.command == "demo":

@@ -1,8 +1,9 @@
 """The configuration keys: one typed registry, the source of settings, error messages and the documentation's table.
 
 Every key has the prefix `spark.sparkext.` and is read from Spark's configuration, in which all values are strings. A
-call may override any key by its full name. The same parser reads both. An argument of a call that cannot be read is an
-error. A configured text that cannot be read never fails a query: another value replaces it.
+call may override any key by its full name. The same parser reads both. An invalid value in a call raises an error. An
+invalid text in Spark's configuration never fails a query: the key's replacement, in most cases its default, is used
+instead.
 """
 
 from __future__ import annotations
@@ -92,10 +93,10 @@ TEXT = ValueType("text", str)
 class ConfigKey(Generic[T]):
     """One key: its full name, its attribute in `Settings`, its type, and the values that it accepts.
 
-    `expected` completes the sentence "expected …" for users; `choices`, `least` and `most` are the same rule for the
-    program. Choices are recognised in any case. `if_unreadable` replaces a configured text that breaks the rule; None
-    stands for the default. `of_application`: the key affects other sessions, so only the application may set it, unless
-    the application sets `DEBUG_SESSIONS`. The jar contains these fields, for Scala.
+    `expected` completes the sentence "expected …" for users; `choices`, `least` and `most` are the same rule in a form
+    that programs check. Choices are recognised in any case. `if_unreadable` replaces a configured text that breaks the
+    rule; None stands for the default. `of_application`: the key affects other sessions, so only the application may set
+    it, unless the application sets `DEBUG_SESSIONS`. The jar contains these fields, for Scala.
     """
 
     name: str
@@ -520,8 +521,8 @@ def read_settings(get: Callable[[str], str | None], overrides: Mapping[str, obje
     """Return the settings of Spark's configuration, overridden by the options of one call.
 
     `get` maps a full key name to its configured string, None if unset; `configuration_problems` reports strings that
-    cannot be read. `overrides` maps full key names to strings or Python values, and takes precedence. If
-    `morsel.maxRows` is lower than the default `morsel.minRows`, it replaces that default.
+    cannot be read. `overrides` maps full key names to strings or Python values, and takes precedence. A
+    `morsel.minRows` above `morsel.maxRows` is lowered to `morsel.maxRows`, or is an error if it is an override.
 
     Raises
     ------

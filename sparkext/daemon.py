@@ -1,8 +1,8 @@
 """The parent process of Spark's Python workers: it loads all modules and kernels of a pipeline before it forks.
 
-`sparkext.configure` sets it as `spark.python.daemon.module`. Workers forked by Spark's own daemon would each import
-pyarrow, numba and the kernels, and load the compiled kernels from numba's cache, before their first morsel. All workers
-share the memory pages that are loaded before the fork.
+`sparkext.configure` sets `spark.python.daemon.module` to this module. Workers forked by Spark's own daemon would each
+import pyarrow, numba and the kernels, and load the compiled kernels from numba's cache, before their first morsel. All
+workers share the memory pages that are loaded before the fork.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class InvalidCallError(SparkExtError):
 
 
 class InvalidJoinError(InvalidCallError):
-    """A join cannot be built. Raised when the transform is called, before any task runs."""
+    """A join cannot be built. Raised when the transform is applied, before any task runs."""
 
     asked_for = "join"
 
@@ -54,11 +54,11 @@ class QueryStateError(SparkExtError):
 
 
 class ConfigError(SparkExtError):
-    """A `spark.sparkext.*` key or an option holds a value that its type or range forbids."""
+    """A `spark.sparkext.*` key or an option is unknown, or has a value that its type or range forbids."""
 
 
 class BuildSideTooLargeError(SparkExtError):
-    """The build side exceeds its byte limit. Names the size reached, the limit and the remedies."""
+    """The build side exceeds its byte limit or the available memory. Names its size, the limit and the remedies."""
 
 
 class FileReadError(SparkExtError):
@@ -80,7 +80,7 @@ class BuildFileError(SparkExtError):
 
 
 class CellError(SparkExtError):
-    """Rows from other tasks are damaged or missing. The session extension runs the task that sent them again."""
+    """Rows from another task are damaged or missing. The session extension reruns the task that sent them."""
 
 
 class StateError(SparkExtError):
@@ -100,8 +100,8 @@ class EnvironmentProblemError(SparkExtError):
 
 
 class ReportUnavailableError(SparkExtError):
-    """`report` was called for a DataFrame that is not a sparkext pipeline or has not run yet."""
+    """The DataFrame or the query has no pipeline of this package, has not run yet, or ran with Spark's own joins."""
 
 
 class ExtensionMissingError(SparkExtError):
-    """A call needs the session extension, in a session without it."""
+    """A call requires the session extension, which the session has not loaded."""

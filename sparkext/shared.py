@@ -7,10 +7,10 @@ only the standard library, because the build of the package imports it.
 from __future__ import annotations
 
 FIRST_BATCH_ROWS = 16_384
-"""The first batch is small and later ones grow, so that a query with a LIMIT sees its rows early."""
+"""Rows of the first batch. It is small, and later batches grow, so that a query with a LIMIT receives rows early."""
 
 BATCH_GROWTH = 4
-"""Ratio of the rows of a batch to the rows of the batch before."""
+"""Ratio of the rows of a batch to the rows of the preceding batch."""
 
 SPARK_TYPES = {
     "BooleanType": "bool",
@@ -30,8 +30,8 @@ SPARK_TYPES = {
     "VarcharType": "string",
     "BinaryType": "binary",
 }
-"""Key types by Spark's classes, which have the same names in both languages. Each language handles decimals, which
-also have digits, and strings that cannot be keys, in its own code."""
+"""Key types by Spark's classes, which have the same names in both languages. Decimals, which also have a precision and
+a scale, and strings that cannot be keys are handled by each language's own code."""
 
 PARQUET_TYPES = {
     "BOOLEAN": {"": "bool"},
@@ -82,7 +82,7 @@ S3_UNMAPPED: dict[str, tuple[str, ...]] = {
     "delegation.token.binding": (),
 }
 """S3A settings that workers do not support, because they change the data that is read or how it is accessed. The tuple
-has the values that do not."""
+lists values of a setting that change neither."""
 
 S3_ENDPOINT = r"((https?://)?[^/]+/?)?"
 """Pattern of an endpoint: a host. This pattern and the next one have the same meaning in Python and Scala."""

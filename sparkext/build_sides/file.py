@@ -1,7 +1,7 @@
 """A build side as a file: every column one contiguous Arrow array, ready to be mapped and gathered from.
 
 Spark sends batches of many rows, whereas joins gather arbitrary rows; a column in many chunks would cost a search per
-row. Columns are therefore made contiguous once, while they are written: buffer by buffer, chunk by chunk, which needs
+row. Columns are therefore made contiguous once, while they are written, buffer by buffer and chunk by chunk. This needs
 no memory in addition to the chunks. Only nested columns and other rare types are first combined in memory.
 """
 
@@ -35,7 +35,8 @@ def collect_batches(
 ) -> pa.Table:
     """Gather a build side's batches into a table of these types, and stop as soon as they exceed `max_bytes`.
 
-    `order`: indexes of the batches in the order of the table, read after the last batch; empty: the order of arrival.
+    `order`: indexes of the batches in the order of the table, read after the last batch; if empty, the order of
+    arrival.
 
     Raises
     ------
@@ -88,7 +89,7 @@ def check_build_size(rows: int, size: int, max_bytes: int) -> None:
 
 
 def check_memory(rows: int, size: int) -> None:
-    """Check that there is memory to make rows contiguous that cannot be stored on disk.
+    """Check that there is enough memory to make rows contiguous in memory, because they cannot be stored on disk.
 
     Raises
     ------

@@ -46,8 +46,8 @@ from sparkext.rows.contiguous import contiguous, needs_wide_offsets
 class BuiltIndex:
     """An index, its description, and the columns to store with it, as pairs of column index and array, one at a time.
 
-    `columns` is None if the build file has them already, in the row order of the index. They need not be contiguous:
-    writing makes them so.
+    `columns` is None if the build file has the columns already, in the row order of the index. The arrays need not be
+    contiguous: writing makes them so.
     """
 
     index: AnyIndex
@@ -84,7 +84,7 @@ def _clustered(rows: RowIds | None, column: pa.Array | pa.ChunkedArray) -> pa.Ar
 def _without_rows(index: AnyIndex) -> AnyIndex:
     """Return the same index with empty row ids: if the columns are clustered, its entries are the rows.
 
-    The ids are empty and not None, which would mean that every key has one row.
+    The ids are empty, because None would mean that every key has one row.
     """
     if index.rows is None:
         return index
@@ -119,7 +119,7 @@ def build_index(
         compared = [cast_key(columns[column], bound_type) for column, bound_type in recipe.bounds]
         index: AnyIndex = build_range_index(
             compared,
-            # Passed without a local reference, so that they are freed as soon as there are groups.
+            # No local variable refers to the normalised keys, so that they are freed when they have been grouped.
             normalise_keys(key_columns, recipe.null_safe, ranges)
             if key_columns
             else NormalisedKeys(rows, None, None, None),

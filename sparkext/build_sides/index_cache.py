@@ -21,7 +21,7 @@ from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked_if_free, r
 
 
 def touch(entry: Path) -> None:
-    """Record the use of an entry in the time of its lock, because the entry's own times are part of its identity."""
+    """Record the use of an entry as the time of its lock file: the entry's own times are part of its identity."""
     with contextlib.suppress(OSError):
         os.utime(lock_of(entry), follow_symlinks=False)
 
@@ -42,8 +42,8 @@ def forget(digests: Collection[str]) -> None:
 def evict(kept: Collection[Path], max_bytes: int) -> None:
     """Remove entries, least recently used first, until the rest take at most `max_bytes`; never those in `kept`."""
     folder = local_folder()
-    # Every task runs this, and the folder may have thousands of entries: it is listed once. Concurrent tasks evict the
-    # same entries.
+    # List the folder only once: every task calls this function, and the folder may have thousands of entries.
+    # Concurrent tasks evict the same entries.
     names = {item.name for item in folder.iterdir()}
     found = []
     for entry in (folder / name for name in names if name.endswith(INDEX_SUFFIX)):

@@ -34,10 +34,10 @@ _KINDS: Mapping[str, type[AnyIndex]] = {
 class IndexInfo:
     """Description of an index for reports: its type and the reason, its size, and the seconds spent by its builder.
 
-    Users of the index need the other fields. `key_ranges`: how keys are packed (see `keys.normalise_keys`).
-    `key_bounds`: the smallest and the largest value of each key column, see `keys.key_bounds`.
-    `clustered`: the columns stored with the index are copies in key order (`index.rows`). `made_by`: a line for each
-    pipeline that has derived the build side, the lowest first.
+    The following fields are for users of the index. `key_ranges`: how keys are packed (see `keys.normalise_keys`).
+    `key_bounds`: the smallest and the largest value of each key column, see `keys.key_bounds`. `clustered`: the columns
+    stored with the index are copies in key order (`index.rows`). `made_by`, for reports: a line for each pipeline that
+    has derived the build side, innermost first.
     """
 
     kind: str

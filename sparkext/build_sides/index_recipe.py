@@ -18,11 +18,10 @@ class IndexRecipe:
     """Everything that determines an index of a given build file.
 
     `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
-    `may_cluster`: the join gathers payload and does not need the ids of build rows.
-    `bounds`: position and type of the columns that a range or as-of join compares, the one to order by first;
-    `inverted`: the second of them is bounded from above only. `probe_ordered`, `rows_matter`: see
-    `plans.algorithm.choose_index`.
-    `gathered`: the columns that are gathered by row; an index that stores columns stores these.
+    `may_cluster`: the join gathers payload and does not need the ids of build rows. `bounds`: position and type of the
+    columns that a range or as-of join compares, beginning with the column to order by; `inverted`: the second column is
+    bounded from above only. `probe_ordered`, `rows_matter`: see `plans.algorithm.choose_index`. `gathered`: the columns
+    that are gathered by row; an index that stores columns stores these.
     """
 
     key_columns: tuple[int, ...]
@@ -52,7 +51,7 @@ def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe
     """Return the recipe for the index of join `number`, including the columns that are stored with it."""
     join = spec.joins[number]
     gathered = {*spec.gathered(number + 1)}
-    if reducers(spec, number):  # the reduced build side is indexed again, from these columns
+    if reducers(spec, number):  # a reduced build side is indexed again, from these columns
         gathered.update(key.build for key in join.keys)
         gathered.update(column for column, _ in join.compared)
     return IndexRecipe(

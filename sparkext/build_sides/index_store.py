@@ -1,7 +1,7 @@
 """One index per build side and node: built by the first worker that needs it, mapped by all.
 
-The index of a build file is stored next to it and is deleted with it. An index that is cached for later queries stores
-the columns, too. So does the index of a build side with many rows per key: a copy of its columns in key order.
+The index of a build file is stored next to it and is deleted with it. An index that is cached for later queries also
+stores the columns. An index with many rows per key may store a copy of the columns in key order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BuildSide:
 
     `columns`, by index, contain the rows to which matches refer: of the build file or, if `info.clustered`, of a copy
     in key order. A copy has only the columns that joins gather. `reused`: the index existed before this task requested
-    it. `is_partition`: other tasks have other rows of the build side.
+    it. `is_partition`: the build side is partitioned, and other tasks have its other rows.
     """
 
     rows: int
@@ -95,9 +95,9 @@ def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
 
 
 def open_kept_index(path: Path, build: Callable[[], BuiltIndex]) -> BuildSide:
-    """Map an index that stores its columns, building it first if it does not exist; it stays open in the same way.
+    """Map an index that stores its columns, building it first if it does not exist.
 
-    A damaged index is built again.
+    A damaged index is built again. The build side stays open as in `open_build_side`.
     """
     return published(path, partial(_write, path, build), lambda path: _opened.get(path, "", partial(_map_kept, path)))
 

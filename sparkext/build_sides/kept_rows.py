@@ -24,7 +24,8 @@ from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import contiguous
 from sparkext.storage.local_folder import local_folder
 
-# Errors of source files are `FileReadError`s. ENOENT: the entry was evicted in every attempt, for lack of space.
+# Errors of source files are `FileReadError`s, which are no OSErrors. ENOENT: the entry was evicted in every attempt,
+# for lack of space.
 _DISK_PROBLEMS = (
     *(errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
     *(errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP),  # a shared file system without locks
@@ -95,7 +96,7 @@ class KeptRows(ABC):
             except FileNotFoundError:
                 if last_attempt:
                     raise
-                # Another query has evicted the entry: it is built again.
+                # Another query has evicted the entry: build it again.
         raise AssertionError("the last attempt returns or raises")
 
     def _built(self, recipe: IndexRecipe, folder: Path) -> BuiltIndex:
@@ -126,4 +127,4 @@ def make_room(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) ->
             evict({source.entry(recipe) for source, recipe in made}, made[0][0].cache_bytes)
         except OSError as error:
             if error.errno not in _DISK_PROBLEMS:
-                raise  # else there is no cache, and `KeptRows.open` has warned about it
+                raise  # otherwise there is no cache, and `KeptRows.open` has warned about it

@@ -1,4 +1,4 @@
-"""Build sides that the driver has published. Created there, and pickled into the pipeline's function."""
+"""Build sides that the driver has published, as workers open them. Transforms pickle these objects into their tasks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MappedFile:
             path = self.path()
             if not path.exists():
                 raise
-            # A full or read-only disk costs memory; the query does not fail.
+            # With a full or read-only disk, the query needs more memory, but does not fail.
             warnings.warn(
                 f"files beside {path} cannot be shared ({error}): this worker holds its own copy in memory",
                 stacklevel=2,
@@ -92,7 +92,7 @@ class StreamedBroadcast(MappedFile):
         return Path(_broadcastRegistry[self.broadcast_id]._path)
 
     def build_file(self) -> Path:
-        """Write the build file unless a worker of this node has, or if it is damaged."""
+        """Return the build file; write it if no worker of this node has, or if it is damaged."""
         streams = self.path()
         made = streams.with_name(f"{streams.name}.{self.digest()[:16]}.{BUILD_SUFFIX}")
 
@@ -136,7 +136,7 @@ class ArtifactFile(MappedFile):
 class BroadcastBytes:
     """The bytes of a build file in an encrypted broadcast: every worker has its own copy.
 
-    `name` is unique, because workers drop and load broadcasts between tasks.
+    `name` identifies the rows: between tasks, workers drop broadcasts and load them again as other objects.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"broadcast": "its name tells it from all others"}

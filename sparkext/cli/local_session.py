@@ -23,8 +23,8 @@ def local_session(
 ) -> Iterator[SparkSession]:
     """Start a local Spark session that writes nothing to the terminal, and stop it at the end.
 
-    `configure` is applied last to the builder. The stderr of the JVM and of workers is redirected to a file, whose
-    last 20 lines are part of the error if Spark does not start.
+    `configure` is applied last to the builder. The stderr of the JVM and of workers is redirected to a file. If Spark
+    does not start, an `EnvironmentProblemError` shows the last 20 lines of that file.
     """
     from pyspark.sql import SparkSession
 

@@ -183,7 +183,7 @@ def check_local_dirs(spark: SparkSession) -> Finding:
 
 
 def worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
-    """Return facts about a Python worker of every node that is reached by as many tasks as there are cores.
+    """Return facts about one Python worker of each node that a job with one task per core reaches.
 
     `host`: the node's name; `python` and `executable`; `imports`: versions by package; `cache`: the folder of numba's
     compiled kernels; `headroom`: the bytes that the worker may allocate and the binding limit, or empty; `memory`:

@@ -42,8 +42,8 @@ INSTALL_GENERATOR = 'pip install "tpchgen-cli>=3"'
 def ensure_tables(scale_factor: float, root: Path = DEFAULT_ROOT) -> Path:
     """Return the folder with `<table>.parquet` for each of `TABLES`. Generates the tables if they are missing.
 
-    The folder is `root/sf<scale_factor>`; scale factor 1 is about 450 MB of Parquet. Raises `EnvironmentProblemError`
-    if `tpchgen-cli` is missing or fails. No incomplete folder remains then.
+    The folder is `root/sf<scale_factor>`; scale factor 1 is about 450 MB of Parquet. If `tpchgen-cli` is missing or
+    fails, or if the folder cannot be written, `EnvironmentProblemError` is raised, and no incomplete folder remains.
     """
     folder = root.absolute() / f"sf{scale_factor:g}"
     if _is_complete(folder):
@@ -97,7 +97,8 @@ def _generate(generator: Path, scale_factor: float, folder: Path, lock: int) -> 
     _say(f"generating TPC-H tables, scale factor {scale_factor:g}, in {folder}")
     try:
         # On a terminal the generator draws its own progress bars; elsewhere it prints nothing, so this function reports
-        # each table. Little data are generated in one call, which then costs less than one start per table.
+        # each table. Small tables are generated in one call, because starting the generator for each table would cost
+        # more.
         if on_terminal() or scale_factor < _SOON_MADE:
             _run(generator, scale_factor, TABLES, partial, lock)
         else:

@@ -22,7 +22,7 @@ LEAST_BYTES = 640 << 20
 """Below this limit the session extension declines joins (`Acceptance.scala`)."""
 
 LEAST_BYTES_OF_BARE = 832 << 20
-"""The same for transforms whose workers are not forked from `sparkext.daemon`: they load everything in the limit."""
+"""The same for transforms whose workers are not forked from `sparkext.daemon`: they load all modules within it."""
 
 _SPARKS_LIMIT = "PYSPARK_EXECUTOR_MEMORY_MB"  # set by Spark for a worker and for the process that it is forked from
 _SETTING = "spark.executor.pyspark.memory"
@@ -96,12 +96,12 @@ def check_room() -> None:
 
 @contextmanager
 def mapping(what: str) -> Iterator[None]:
-    """Replace the error of a mapping that exceeds the address space by one that names the mapped data (`what`).
+    """Replace the OSError of a mapping that exceeds the address space by an error that names the mapped data (`what`).
 
     Raises
     ------
     BuildSideTooLargeError
-        Replaces an OSError with ENOMEM.
+        The mapping exceeds the address space.
     """
     try:
         yield

@@ -1,10 +1,10 @@
 """Handling of memory that a worker has freed: the worker keeps it while free memory is ample.
 
 When a process touches a page for the first time, the system clears it, and on a virtual machine often fetches it from
-the host. Measured on a virtual machine: 2 ns per byte, 20 times the cost of touching it again, which was half of the
-time to build an index from files. Therefore, Arrow's allocator is configured to keep freed memory for the next task or
-query. It returns this memory at the end of a task if it is a significant fraction of the headroom, and before budgets
-would be reduced.
+the host. Measured on a virtual machine: first touches cost 2 ns per byte, 20 times the cost of later touches, and were
+half of the time to build an index from files. Therefore, Arrow's allocator is configured to keep freed memory for the
+next task or query. Freed memory is returned to the system at the end of a task if it is a significant fraction of the
+headroom, and before budgets would be reduced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _reclaimed = 0.0
 
 
 def keep() -> None:
-    """Configure Arrow's allocator to keep freed memory for a minute, as long as Spark keeps an idle worker.
+    """Configure Arrow's allocator to keep freed memory for a minute: Spark, too, keeps idle workers for a minute.
 
     This applies to this process and its forks. Call it before pyarrow is loaded. A setting of the user is kept.
     """

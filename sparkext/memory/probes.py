@@ -113,9 +113,10 @@ class MemoryProbe:
     def headroom(self, tasks: Tasks = _alone) -> Headroom | None:
         """Return the bytes that this process can still allocate, never negative; None if no limit is known.
 
-        The result is for the limit that leaves each of the `tasks` that share it the least. The usage of the address
-        space is current. The usage of control groups is current except for memory allocated within the reuse time of a
-        result. Reclaimable and available memory and the limits are at most twice `_STALE_SECONDS` old.
+        The result is for the limit whose free bytes, divided by the number of `tasks` that share the limit, are fewest.
+        The usage of the address space is current. The usage of control groups is current except for memory allocated
+        within the reuse time of a result. Reclaimable memory, available memory and the limits are at most twice
+        `_STALE_SECONDS` old.
         """
         now = self._clock()
         belief = self._belief
@@ -182,7 +183,7 @@ class MemoryProbe:
         return (int(words[1]) - int(words[2])) * self._page_bytes if len(words) > 2 else None
 
     def describe(self) -> list[tuple[str, str]]:
-        """Return pairs of a name and a value with its file, for each limit; the result comes last."""
+        """Return a pair of name and value for each limit, with the file of the value; the last pair is the headroom."""
         self.expire()
         headroom = self.headroom()
         self._refresh()

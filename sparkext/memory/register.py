@@ -1,8 +1,8 @@
 """The register of running tasks that share this node's memory: a small file with one slot per task.
 
-All workers measure the same headroom, and tasks that decide at the same moment would all spend it. Each therefore
-divides it by the number of running tasks. They are counted here, as executors and applications do not communicate. A
-slot contains
+All workers measure the same headroom, and tasks that decide at the same moment would all spend it. Each task therefore
+divides the headroom by the number of running tasks. The tasks are counted here, as executors and applications do not
+communicate. A slot contains
 
     process id │ its start time │ its memory control group │ the parent group │ … │ 0
 
@@ -75,7 +75,7 @@ class TaskRegister:
         self._counts: dict[int, int] = {}
         self._turn = Lock()
         try:
-            # Allocate the pages: on a full disk, touching an unallocated page would kill the process.
+            # Allocate the pages: on a full disk, the first access to an unallocated page would kill the process.
             os.posix_fallocate(self._descriptor, 0, _FILE_BYTES)
             self._mapped = mmap.mmap(self._descriptor, _FILE_BYTES)
             whole = np.frombuffer(self._mapped, dtype=np.int64).reshape(_SLOTS + 1, _FIELDS)

@@ -1,4 +1,4 @@
-"""Estimates the decoded size of row groups, of which the footer reports only a part."""
+"""Estimates the decoded size of row groups, which the footer states only for some columns."""
 
 from __future__ import annotations
 

@@ -41,13 +41,14 @@ def _longest(values: pa.Array) -> int:
 def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     """Return a file's values in the Arrow type of the Spark type that the query expects.
 
-    The planner has verified that the values are the same; their representation may differ (dictionaries, units).
-    Strings beyond the range of 32-bit offsets keep 64-bit offsets: `RowSet` copies them in parts.
+    The planner, or `rules.misread`, has verified that the values are the same; their representation may differ
+    (dictionaries, units). Strings beyond the range of 32-bit offsets keep 64-bit offsets: `RowSet` copies them in
+    parts.
 
     Raises
     ------
     SchemaMismatchError
-        The values are of another type, because the file has been replaced since planning.
+        The values are of another type, probably because the file has been replaced since planning.
     FileReadError
         A value is out of the type's range.
     """
@@ -59,8 +60,8 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         if pa.types.is_dictionary(array.type):
             array = _decoded(array)
         if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
-            # A time zone does not affect the values: they count from the epoch in UTC, or are declared to do so.
-            with reading(path):  # for values out of the range of microseconds
+            # Only the unit changes: with and without a time zone, values count from the epoch.
+            with reading(path):  # raises for values out of the range of microseconds
                 return array.cast(pa.timestamp("us", tz=array.type.tz)).view(target)
         if _is_respelled(array.type, target):
             return array.cast(target if array.nbytes <= MAX_VAR_BYTES else wide_type(target) or target)

@@ -18,8 +18,8 @@ _NONE: Int64Array = np.empty(0, dtype=np.int64)
 def deleted_rows(told: str) -> Int64Array:
     """Return the indexes of a file's deleted rows, ascending.
 
-    `told`: the difference of each index from the one before it, as little-endian 64-bit integers in base 64; empty
-    if no rows are deleted.
+    `told`: the first index, then the difference of each index from its predecessor, as little-endian 64-bit integers in
+    base 64; empty if no rows are deleted.
     """
     return np.cumsum(np.frombuffer(base64.b64decode(told), dtype="<i8")) if told else _NONE
 

@@ -1,7 +1,7 @@
 """Stores of data files, as workers see them: local disks, and buckets that Spark reads through its S3A connector.
 
-A path names a local file, or is `scheme://bucket/key`. In addition, a file has an identity: it is read only if the path
-still has the same identity.
+A path names a local file, or is `scheme://bucket/key`. Rows of a file are used only if the file has the same identity
+before and after they are read.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class LocalFiles:
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket of an S3-compatible store, and its access settings. `endpoint`: None for AWS, else a host or a URL.
+    """A bucket of an S3-compatible store, and its access settings. `endpoint`: None for AWS, otherwise the host.
 
     Without keys, credentials are found as by the tools of AWS: in the environment, a web identity, or the role of the
     container or the instance.
@@ -115,7 +115,7 @@ class Bucket:
         return cls(**fields)
 
     def identity(self, path: str) -> Identity:
-        """Return the object's ETag, which every store assigns to written objects, its size and time."""
+        """Return the object's size, modification time, and ETag, which every store assigns to written objects."""
         opened = file_system(self).open_input_file(self._key(path))
         said = {str(name): value.decode() for name, value in opened.metadata().items()}
         if "ETag" not in said:
@@ -175,7 +175,8 @@ class _Asked:
 def one_run(run: str | None) -> Iterator[None]:
     """Request the identity of a remote file once for all tasks of a query's run in this process: requests are slow.
 
-    A task without a known run counts as a run. The check after reading detects a file that has been replaced meanwhile.
+    A task without a known run counts as a run of its own. The check after reading detects a file that has been replaced
+    meanwhile.
     """
     if run is None or run != _Asked.run:
         _Asked.run, _Asked.by_run = run, {}

@@ -76,7 +76,7 @@ class OpenedFile:
         return self._leaves[column]
 
     def called(self, column: int) -> list[str]:
-        """Return the names of all columns, including nested ones, that column `column` of the scan may refer to."""
+        """Return the names of the file's top-level columns, nested or not, that match column `column` of the scan."""
         return self._called[column]
 
     def fetched(self, groups: Iterable[int], leaves: Sequence[int], pool: Executor) -> FetchedRanges:
@@ -155,7 +155,7 @@ def check_same(path: str, identity: Identity, store: FileStore) -> None:
     Raises
     ------
     FileReadError
-        It has been replaced.
+        The file has been replaced.
     """
     with reading(path), suppress(FileNotFoundError):  # a deleted file was not replaced
         if store.identity(path) != identity:

@@ -1,4 +1,4 @@
-"""Checks, before reading, that the plain meaning of a Parquet file equals the result of Spark's own reader.
+"""Checks, before reading, that the values stored in a Parquet file are the values that Spark's own reader returns.
 
 The session extension applies the same rules to every footer at planning time (`ParquetRules.scala`). Here there is no
 planner: a file that violates the rules is an error, whose message names another way to read the file.
@@ -38,8 +38,8 @@ def misread(
 ) -> str | None:
     """Return why a column of a file cannot be read as Spark reads it; None if it can, or if the file lacks it.
 
-    `metadata`: the file's footer. `names`: the file's columns whose name equals `name`, ignoring case. `leaf`: the
-    index of the Parquet column with its values, None if it is nested.
+    `metadata`: the file's footer. `names`: the file's top-level columns that match `name`, see `OpenedFile.called`.
+    `leaf`: the index of the Parquet column with its values, None if it is nested.
     """
     if not names:
         return None
@@ -72,7 +72,7 @@ def rebased(metadata: Any, name: str, leaf: int, target: pa.DataType, calendars:
 
 
 def _stored(column: Any) -> pa.DataType | None:
-    """Return Spark's type of a column as an Arrow type; None if Spark does more than read the plain values."""
+    """Return Spark's type of a column as an Arrow type; None if Spark converts the stored values."""
     logical = json.loads(column.logical_type.to_json())
     name = PARQUET_TYPES.get(column.physical_type, {}).get(_spelled(logical))
     if name != "decimal":

@@ -1,7 +1,7 @@
 """Derives the access settings of one bucket from Spark's S3A settings, for sessions without the jar.
 
-The session extension does the same when it plans (`S3Settings.scala`). If workers would not honour a setting of a
-bucket, its files are left to Spark.
+The session extension does the same when it plans (`S3Settings.scala`). If a bucket has a setting that workers do not
+support, its files are left to Spark.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class ParquetScan:
 
     `bounds`: rows with keys outside may be omitted. Row sets have at most `max_rows` rows, before any filter.
     `calendars`: if given, files are checked for columns that Spark would read differently. `planned`: the planner has
-    checked them; only calendars, which types do not show, are checked again, as files may have been added since.
+    checked the files; only calendars, which types do not show, are checked again, as files may have been added since.
     `buckets`: the buckets of remote files. `opened`: the identities of opened files. `unchecked`: the files that have
     been read since their identity was last checked. `text_bytes`: see `DecodedSizes`.
     """
@@ -82,7 +82,7 @@ class ParquetScan:
     text_bytes: dict[int, float] = field(default_factory=dict)
 
     def begun(self, bounds: Sequence[ProbeBounds] = ()) -> ParquetScan:
-        """Return the same scan with these bounds, without any progress."""
+        """Return the same scan with these bounds, before it has read anything."""
         return replace(self, bounds=bounds, metrics=ScanMetrics(), opened={}, unchecked=set())
 
     def row_sets(self, splits: Iterable[Split]) -> Iterator[RowSet]:
@@ -172,9 +172,11 @@ class ParquetScan:
                 yield Unit(file, first + start, first + stop, split.values, split.deleted)
 
     def _ahead(self, units: Iterator[Unit]) -> Iterator[_UnitColumns]:
-        """Yield the columns of each unit. Those that the unit before it needed are prefetched; for the first unit, all.
+        """Yield the columns of each unit, prefetched while the preceding unit is processed.
 
-        Only for remote files. Prefetching does not accelerate reads from disk: other tasks use the cores meanwhile.
+        For the first two units, all columns are prefetched; for each later unit, the columns that were accessed in the
+        unit two before it. Only for remote files. Prefetching does not accelerate reads from disk, because other tasks
+        use the cores meanwhile.
         """
         with pool(REQUESTS) as executor:
 
@@ -249,7 +251,10 @@ class ParquetScan:
         return DecodedSizes(self.schema, self.text_bytes)
 
     def _names(self) -> tuple[tuple[str | int | None, ...], bool]:
-        """Return the columns' names in files, None for partition values: equally named columns in files are ignored."""
+        """Return the columns' names in files, and case sensitivity.
+
+        Names of partition columns are None, so that no column of a file matches.
+        """
         return tuple(column.in_files for column in self.spec.columns), self.spec.case_sensitive
 
     def _batches(self, unit: Unit, names: Sequence[str], requests: Executor | None) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ UNKNOWN = ColumnBounds()
 
 @dataclass(frozen=True)
 class ProbeBounds:
-    """The smallest and the largest key of a join's build side, for a probe column; None if it has no keys."""
+    """A probe column, and the smallest and the largest build key that a join compares it with; None without keys."""
 
     column: int
     keys: tuple[int, int] | None

@@ -29,14 +29,15 @@ NO_TASK = TaskId(0, 0, 0)
 class TaskMetrics:
     """Counters of one task.
 
-    `operators` has one summary per join, then one per operator in `behind`, the last of which is the sink; `seconds`
-    has the time spent in each of them. Both are in the order of the query. `order` has the indexes of the joins in the
-    order in which they ran, and is empty if they ran in the order of the query. `reduced` has (index, remaining build
-    rows) of each join whose build side was reduced by other joins.
-    `indexes` describes the index of each join (see `index_file.IndexInfo`), and whether it was `reused`. `scan` has the
-    counters of a task that reads files itself. `source` describes the pipelines that derived the rows of the probe
-    side. `decisions` are (time, operator, headroom, budget, produced). Times, including `started`, are seconds since
-    the epoch by the node's clock, so times of several nodes are comparable only as far as their clocks agree.
+    `operators` has one summary per join, then one per operator after the joins (`behind`), the last of which is the
+    sink; `seconds` has the time spent in each of them. Both are in the order of the query. `order` has the indexes of
+    the joins in the order in which they ran, and is empty if they ran in the order of the query. `reduced` has (index,
+    remaining build rows) of each join whose build side was reduced by other joins. `indexes` describes the index of
+    each join (see `index_file.IndexInfo`), and whether it was `reused`. `scan` has the counters of a task that reads
+    files itself. `source` describes the pipelines that derived the rows of the probe side. `decisions` are (time,
+    operator index, headroom in bytes or None, budget in rows, produced rows). Points in time, including `started`, are
+    seconds since the epoch by the node's clock, so times of several nodes are comparable only as far as the clocks
+    agree.
     """
 
     task: TaskId
@@ -98,7 +99,7 @@ class TaskMetrics:
 
 
 def last_run(tasks: Iterable[TaskMetrics]) -> list[TaskMetrics]:
-    """Return the tasks of the latest stage, of each partition the latest attempt (earlier attempts have failed)."""
+    """Return the tasks of the latest stage: the latest attempt for each partition, as earlier attempts have failed."""
     by_partition: dict[int, TaskMetrics] = {}
     latest = -1
     for metrics in sorted(tasks, key=lambda metrics: (metrics.task.stage, metrics.task.attempt)):

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 class JoinReport:
     """The figures of one operator: bytes, rows and seconds. None if a figure does not apply or is unknown.
 
-    `rows_out` are the rows that the next operator received. `pairs_tried` is the approximate number of pairs on which
-    a condition in addition to the keys was evaluated, None without such a condition. `build_bytes` is the Arrow size of
-    the build side's columns, `index_bytes` the size of the index. `build_seconds` is the time to build the index, the
-    longest of all tasks. For a partitioned build side, rows and bytes are sums over the partitions: a row in several
-    partitions counts several times. `index_reused`: the index was cached by an earlier query. `made_by` describes the
-    pipelines that derived the build side, one line each, the lowest first. `seconds` is the time in the operator's
-    kernels, summed over parallel tasks.
+    `rows_out` are the rows that the next operator received. `pairs_tried` is the approximate number of pairs on which a
+    condition in addition to the keys was evaluated, None if no pair was dropped by such a condition. `build_bytes` is
+    the Arrow size of the build side's columns, `index_bytes` the size of the index. `build_seconds` is the time to
+    build the index, the maximum over the tasks. For a partitioned build side, rows and bytes are sums over the
+    partitions: a row in several partitions counts several times. `index_reused`: the index was cached by an earlier
+    query. `made_by` describes the pipelines that derived the build side, one line each, innermost first. `seconds` is
+    the time in the operator's kernels, summed over parallel tasks.
     """
 
     operator: str
@@ -57,7 +57,8 @@ class PipelineRun:
     """One run of a pipeline.
 
     `joins` has one entry per join, then one per following operator, the last of which is the sink. `tasks` are the
-    metrics of each task, `notes` restrictions of the report, `slots` the partition loads of a partitioned join.
+    metrics of each task, `notes` state limitations of the report, and `slots` are the partition loads of a partitioned
+    join.
     """
 
     joins: tuple[JoinReport, ...]
@@ -90,8 +91,9 @@ class PipelineRun:
     def decisions_to_pandas(self) -> pd.DataFrame:
         """Return one row per recorded budget decision, in the order of time. The timeline shows the same data.
 
-        Columns: `time` (UTC), `partition` (of the task), `operator` (its index in `joins`), `headroom` in bytes,
-        `budget` and `produced` in rows. A task records at most `spark.sparkext.report.decisions` decisions.
+        Columns: `time` (UTC), `partition` (of the task), `operator` (its index in `joins`), `headroom` in bytes
+        (missing if unknown), `budget` and `produced` in rows. A task records at most `spark.sparkext.report.decisions`
+        decisions.
         """
         import pandas as pd
 

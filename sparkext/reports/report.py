@@ -17,8 +17,8 @@ class Report(PipelineRun):
 
     Printed, it is a table. A notebook shows it with a timeline of budgets and headroom. `to_pandas` and
     `decisions_to_pandas` return DataFrames. `joins` has one entry per join, then one per following operator, the last
-    of which is the sink. `tasks` has the metrics of each task, `notes` restrictions of the report, `slots` the
-    partition loads of a partitioned join.
+    of which is the sink. `tasks` has the metrics of each task, `notes` states limitations of the report, and `slots`
+    has the partition loads of a partitioned join.
     """
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Report(PipelineRun):
 def summarise(
     labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...] = (), slots: str | None = None
 ) -> Report:
-    """Return the sums over the tasks of one run, without tasks that report no operators. `slots`: loads as JSON."""
+    """Return the report of one run: sums over the tasks that report operators. `slots`: partition loads as JSON."""
     tasks = [task for task in tasks if task.operators]
     operators = merged_operators(tasks)
     rows_out = [sum(rows) for rows in zip(*(task.rows_out() for task in tasks), strict=True)]

@@ -49,7 +49,7 @@ class AccumulatorReporter:
         from pyspark.accumulators import AccumulatorParam
 
         class LastRun(AccumulatorParam):  # type: ignore[type-arg]
-            """A list of metrics, all of one stage: a later run replaces an earlier run."""
+            """Merges lists of metrics, each of one stage: the list of the later stage replaces the other."""
 
             def zero(self, value: list[TaskMetrics]) -> list[TaskMetrics]:
                 return []
@@ -63,7 +63,7 @@ class AccumulatorReporter:
                 return value1
 
         self._accumulator: Any = session.sparkContext.accumulator([], LastRun())
-        # PySpark keeps an accumulator until the application ends.
+        # PySpark keeps an accumulator until the application ends, so empty it with the reporter.
         weakref.finalize(self, _empty, self._accumulator).atexit = False
 
     def report(self, metrics: TaskMetrics) -> None:

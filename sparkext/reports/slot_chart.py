@@ -37,7 +37,7 @@ def drawn(loads: SlotLoads) -> str:
 
 
 def _trajectory(skews: Sequence[float]) -> str:
-    """Return a chart with the skew of each interval, or an empty text for less than two intervals."""
+    """Return a chart with the skew of each interval, or an empty text for fewer than two intervals."""
     most = max(skews, default=0.0)
     if len(skews) < 2 or most <= 0:
         return ""

@@ -19,14 +19,15 @@ def _built(index: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True)
 class SlotLoads:
-    """Seconds of each partition: by key hash alone, as planned, and as its task took for the index and the join.
+    """Seconds of work of each partition: planned by key hash alone, planned by the load balancer, and measured.
 
+    `took` is the measured time of the partition's task for the index and the join, without tasks that reported nothing.
     `moved` buckets (`line` in the code) were assigned to another partition than by hash, `split` buckets to several.
-    `took` lacks tasks that reported nothing. `cut` is the grid shape, the numbers of parts of the probe and the build
-    side, if partitions are units of a join matrix; `owners` more partitions follow the units, see `plans.matrix`.
-    `skews` has the skew of each interval, if rows were streamed to partitions. Then `by_hash` are the loads of the
-    first interval, `planned` the loads of the last, and `took` is the time that each partition has worked, without the
-    time that it waited for rows.
+    `cut` is the grid shape, the numbers of parts of the probe and the build side, if partitions are units of a join
+    matrix; `owners` is the number of further partitions, after the units, that emit unmatched build rows (see
+    `plans.matrix`). `skews` has the skew of each interval, if rows were streamed to partitions. Then `by_hash` are the
+    loads of the first interval, `planned` the loads of the last, and `took` is each partition's working time, without
+    waiting for rows.
     """
 
     by_hash: tuple[float, ...]
@@ -40,7 +41,7 @@ class SlotLoads:
 
     @classmethod
     def of(cls, planned: str, tasks: Sequence[TaskMetrics]) -> SlotLoads:
-        """Combine the answer of the load balancer, as JSON, with the metrics of the tasks."""
+        """Combine the load balancer's plan, as JSON, with the metrics of the tasks."""
         told = json.loads(planned)
         if "streamed" in told:
             return cls._streamed(told["streamed"])

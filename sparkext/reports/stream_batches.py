@@ -16,7 +16,7 @@ def metrics_name(name: str, is_named: bool, token: str) -> str:
 
 @dataclass(frozen=True)
 class JoinedBatch:
-    """One batch of one join: rows that were not late, emitted rows, and the state after the batch."""
+    """One batch of one stream join: received rows that were not late, emitted rows, and the state after the batch."""
 
     left_rows: int
     right_rows: int
@@ -31,10 +31,10 @@ class JoinedBatch:
 class OrderedBatch:
     """One batch of one `ordered`.
 
-    `rows` are the received rows; `late_rows` are late rows, among them or in addition to them. `rows_out` are the
-    emitted rows, `merged_rows` those of them that were merged. `moved_rows` are waiting rows whose keys have been
-    assigned to another partition. `state_rows`, `state_bytes` and `segments` are the state after the batch. `tables` is
-    the number of new assignments.
+    `rows` are the received rows that were not late, `late_rows` the late rows. `rows_out` are the emitted rows,
+    `merged_rows` the rows among them that were merged because their order key is split. `moved_rows` are waiting rows
+    whose keys have been assigned to another partition. `state_rows`, `state_bytes` and `segments` are the state after
+    the batch. `tables` is 1 if the next batch assigns keys to partitions by a new table, otherwise 0.
     """
 
     rows: int

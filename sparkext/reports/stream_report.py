@@ -46,7 +46,7 @@ class StreamReport:
 
     @property
     def summary(self) -> str:
-        """The range of batches, their median time, the time of the last batch, and its watermark."""
+        """The range of batches, their median time, and the time and watermark of the last batch."""
         seconds = [batch.seconds for batch in self.batches]
         last = self.batches[-1]
         told = f"batches {self.batches[0].number} to {last.number}: {statistics.median(seconds):.2f} s each (median),"

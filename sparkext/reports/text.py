@@ -30,7 +30,7 @@ _LEFT_ALIGNED = (0, 4)
 
 
 def laid_out(report: PipelineRun) -> str:
-    """Return a table of the operators, a line about the tasks, further lines, and the notes."""
+    """Return a table of the operators, lines about tasks, files, partitions and join orders, and the notes."""
     lines = table([_HEADER, *(_cells(join) for join in report.joins)], _LEFT_ALIGNED)
     told = [*files_told(report), *builds_told(report), *slots_told(report), *orders_told(report)]
     return "\n".join([*lines, tasks_told(report), *told, *report.notes])

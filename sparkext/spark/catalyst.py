@@ -27,11 +27,11 @@ class AnalysedJoin:
         analysed = left.join(right, condition)._jdf.queryExecution().analyzed()
         plain = self._optimizer.ReplaceExpressions.apply(analysed)
         plain = self._optimizer.RewriteWithExpression.apply(plain)
-        # If the rewrite needs a column below the join, the condition stays as it is.
+        # If the rewrite computes a column below the join, it puts a projection above it: use the analysed condition.
         join = plain if name_of(plain) == "Join" else analysed
         plans = (join.left(), join.right())
         self.sides = tuple(self._frame(plan) for plan in plans)
-        """The DataFrames of the condition. In a self-join, Spark has given the right one new attributes."""
+        """The DataFrames of the condition. In a self-join, Spark has given new attributes to the right DataFrame."""
         self.conjuncts = _conjuncts(join.condition().get())
         """The expressions that must all be true."""
         self._attributes = [_sequence(plan.output()) for plan in plans]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def collect_as_arrow(frame: DataFrame, order: list[int]) -> Generator[pa.RecordBatch]:
     """Run `frame` and yield its rows as they reach the driver, in Spark's Arrow types.
 
-    A caller that does not read all batches has to close the generator, which cancels the job. Until then Spark's
-    scheduler waits for the rows to be read, and no other job continues. At the end, `order` lists the indexes of the
+    A caller that does not read all batches has to close the generator, which cancels the job. Until the caller reads on
+    or closes it, Spark's scheduler waits, and no other job continues. At the end, `order` lists the indexes of the
     batches in the order of Spark's rows; it stays empty if they were received in that order.
     """
     if is_connect(frame.sparkSession):

@@ -7,14 +7,17 @@ from typing import Any
 
 
 def pickled(value: object) -> bytes:
-    """Pickle a value with cloudpickle, functions by their code. Unpickling requires PySpark."""
+    """Pickle a value with cloudpickle. It includes the code of functions that cannot be imported.
+
+    Unpickling requires PySpark.
+    """
     from pyspark import cloudpickle
 
     return bytes(cloudpickle.dumps(value))
 
 
 def of_either(module: str, before_4: str, name: str) -> Any:
-    """Return `name` of `module`, or of the module `before_4`, which had it before Spark 4."""
+    """Return `name` of `module`, or of the module `before_4`, which defines it before Spark 4."""
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):

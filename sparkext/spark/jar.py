@@ -65,7 +65,7 @@ def jar_path() -> Path:
     Raises
     ------
     EnvironmentProblemError
-        There is no PySpark, or no jar for it.
+        There is no PySpark with Spark's jars, or no jar of the extension for it.
     """
     minor = minor_version(installed_pyspark())
     path = JAR_FOLDER / jar_name(minor)

@@ -20,9 +20,11 @@ _GET_JAVA = (
 
 
 def require_java() -> tuple[Path, str]:
-    """Return the Java executable that Spark would start, and its version; raise if Spark could not run on it.
+    """Return the Java executable that Spark would start, and its version.
 
-    Like Spark, it looks in JAVA_HOME if that is set, otherwise on PATH.
+    Raises `EnvironmentProblemError` if there is no Java, or if Spark cannot run on it.
+
+    Like Spark, the function looks in JAVA_HOME if that is set, otherwise on PATH.
     """
     java = _find_java()
     try:

@@ -7,12 +7,12 @@ from typing import Any
 
 
 def started_by_spark_submit() -> bool:
-    """Return whether `spark-submit` has started first the JVM, with its options, and then this process."""
+    """Return whether `spark-submit` has started the JVM, and then this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def current() -> Any:
-    """Return the JVM of this process, which may have no session yet or no longer; None if there is no JVM."""
+    """Return the JVM of this process, which may have no active session; None if there is no JVM."""
     from pyspark import SparkContext
 
     if SparkContext._jvm is None and started_by_spark_submit():
@@ -49,7 +49,7 @@ def lake_version(name: str) -> str | None:
 
 
 def running_conf(key: str) -> str | None:
-    """Return a setting of this process's Spark context, None without a context. An unset key returns an empty text."""
+    """Return a setting of this process's Spark context, an empty text if it is unset, None without a context."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context

@@ -20,8 +20,8 @@ def builder_options(builder: Any) -> dict[str, str]:
 def default_conf() -> dict[str, str]:
     """Return the settings that a builder's options would override.
 
-    If there is a JVM, these are its settings; `spark-submit` starts it with its options. Otherwise PySpark will start
-    it, with the settings of `spark-defaults.conf` and of the command line in `PYSPARK_SUBMIT_ARGS`.
+    If a JVM runs, these are the settings with which it was started, for example by `spark-submit`. Otherwise PySpark
+    will start a JVM with the settings of `spark-defaults.conf` and of the command line in `PYSPARK_SUBMIT_ARGS`.
     """
     if jvm.current() is not None:
         from pyspark import SparkConf

@@ -28,24 +28,25 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     - `spark.jars` and `spark.sql.extensions`: the jar and the extension are appended to existing values. Under
       `spark-submit`, whose JVM runs already, `--jars` has to name the jar;
     - `spark.sql.join.asofJoin.enabled`: Spark 4.3 requires it for `ASOF JOIN` in SQL;
-    - `spark.sparkext.python`: this Python, if the master is local and PYSPARK_PYTHON is not set;
+    - `spark.sparkext.python`: PYSPARK_PYTHON, or this Python if that is not set, if the master is local and
+      `spark.pyspark.python` is not set;
     - `spark.python.daemon.module`: the package's daemon, if the master is local and Spark runs functions in this
-      Python. Functions then share the workers of pipelines, which are forked from a process that has loaded numba and
-      the kernels.
+      Python. User functions then share workers with pipelines: workers are forked from a process that has loaded numba
+      and the kernels.
 
     User functions run in the Python that PYSPARK_PYTHON names, as without the extension. Functions of this package run
     in `spark.sparkext.python`.
 
-    Return the builder. A session that already has the extension is not changed. With Spark Connect, the function is for
-    servers that the builder starts (`remote("local[*]")`); PySpark then warns that these keys cannot be set again for
-    the session.
+    Return the builder. A session that already has the extension is not changed. With Spark Connect, the function works
+    only for servers that the builder starts (`remote("local[*]")`); PySpark then warns that these keys cannot be set
+    again for the session.
 
     Raises
     ------
     EnvironmentProblemError
-        There is no jar for the installed PySpark; Spark's JVM was started without the jar (the JVM outlives its
-        sessions, and `spark-submit` starts it before this Python); `PYSPARK_SUBMIT_ARGS` names jars without it; or the
-        builder is for a Connect server elsewhere.
+        There is no PySpark, or no jar for it; Spark's JVM was started without the jar (the JVM outlives its sessions,
+        and `spark-submit` starts it before this Python); `PYSPARK_SUBMIT_ARGS` names jars without it; or the builder is
+        for a Connect server elsewhere.
     """
     running = jvm.running_conf("spark.sql.extensions")
     in_jvm = jvm.finds(EXTENSION)

@@ -1,7 +1,7 @@
 """Integer keys that Spark's hash partitioning sends to given partitions, so that a row's key chooses its partition.
 
-All versions of Spark have this partitioning, classic and Connect. Adaptive execution does not change partitions whose
-number is given.
+All versions of Spark have this partitioning, classic and Connect. Adaptive execution does not change partitions if
+their number is passed to `repartition`.
 """
 
 from __future__ import annotations

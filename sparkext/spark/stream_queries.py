@@ -26,9 +26,10 @@ _told: WeakSet[Any] = WeakSet()
 def tell_checkpoints(session: SparkSession, checkpoint: str, run: str, secrets: str) -> None:
     """Set local properties with the checkpoint location and the run id, for tasks of all queries started from now on.
 
-    `checkpoint`, `run` and `secrets` are the names of the properties. `secrets` has the settings for access to a
-    checkpoint in a bucket, of this query only. A query calls its listeners in the thread that runs its batches, before
-    the first batch, and tasks inherit the local properties of that thread.
+    `checkpoint`, `run` and `secrets` are the names of the properties. The property `secrets` has the S3A settings for
+    the checkpoint's bucket as JSON; it is unset if the checkpoint is not in an `s3a:` bucket. A query calls its
+    listeners in the thread that runs its batches, before the first batch, and tasks inherit the local properties of
+    that thread.
     """
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -45,7 +46,8 @@ def tell_checkpoints(session: SparkSession, checkpoint: str, run: str, secrets: 
             s3a = None
             if scheme == "s3a":
                 s3a = json.dumps(s3a_settings(session, bucket))
-                context._jsc.sc().conf().set(secrets, "")  # event logs redact local properties of settings only
+                # Event logs redact a local property only if it is also a key of the configuration.
+                context._jsc.sc().conf().set(secrets, "")
             for name, value in ((checkpoint, location), (run, str(event.runId)), (secrets, s3a)):
                 context.setLocalProperty(name, value)
 

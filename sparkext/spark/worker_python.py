@@ -1,7 +1,8 @@
 """The Python that runs this package's functions, such as pipelines, in Spark's workers.
 
 PySpark runs every function in the Python that PYSPARK_PYTHON named when Spark started, otherwise in the `python3` on
-PATH. A program in an environment that is not activated (`/path/to/venv/bin/python job.py`) gets neither right.
+PATH. For a program in an environment that is not activated (`/path/to/venv/bin/python job.py`), both are the wrong
+Python.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def ask_workers(session: SparkSession, question: Callable[[int], str], tasks: in
 
 
 def failure_in_worker(error: Exception) -> str:
-    """Return the line of Spark's error with the reason why workers cannot run a function."""
+    """Return the line of Spark's error that states why workers cannot run a function."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if re.search("PYTHON_VERSION_MISMATCH|Cannot run program|Error:", line)]
     return next(iter(causes or lines), type(error).__name__)

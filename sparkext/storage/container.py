@@ -41,8 +41,8 @@ FileIdentity = tuple[int, int, int, int]
 """Values that change when a file is replaced: inode, size in bytes, modification and change time in nanoseconds.
 
 A copy may preserve all of these except the change time, which the system sets. Linking, renaming and changing
-permissions also change it: the file then counts as another one, which costs reading it again. On a file system without
-a change time, a replaced file with the same other values is not detected.
+permissions also change it: the file then counts as replaced, and is read again. On a file system without a change time,
+a replaced file with the same other values is not detected.
 """
 
 
@@ -133,8 +133,9 @@ def read_footer(buffer: pa.Buffer, origin: str) -> dict[str, Any]:
 
 
 def read_trailer(tail: pa.Buffer, size: int, origin: str) -> tuple[dict[str, Any] | None, int]:
-    """Return the footer of a container of `size` bytes, and the size of footer and trailer in bytes. The footer is None
-    if `tail`, the last bytes of the container, does not contain all of it.
+    """Return the footer of a container of `size` bytes, and the size of footer and trailer in bytes.
+
+    The footer is None if `tail`, the last bytes of the container, does not contain the whole footer.
 
     Raises
     ------
@@ -180,10 +181,10 @@ _REMEMBERED_FILES = 256
 _checked_files: LastUsed[tuple[str, FileIdentity], None] = LastUsed(_REMEMBERED_FILES)
 """The files that this process has written or checked, and need not check again.
 
-Each process checks the files that others have written when it first maps them. Measured on one core, 500 MB in the
-page cache: 0.04 to 0.1 s, most of it for mapping pages, which joins that access them later need not map again. If the
-file is not in the page cache, checking takes as long as reading it from disk. One check per node would be cheaper, but
-not enough: an index is cached for hours, and may be read from disk again, which is where bytes change.
+A process that maps a file of another process for the first time checks it. Measured on one core, 500 MB in the page
+cache: 0.04 to 0.1 s, most of it for mapping pages, which joins that access them later need not map again. If the file
+is not in the page cache, checking takes as long as reading it from disk. One check per node would be cheaper, but not
+enough: an index is cached for hours, and may be read from disk again, which is where bytes change.
 """
 
 

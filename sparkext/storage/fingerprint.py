@@ -2,7 +2,7 @@
 
 The fingerprint of a dataclass covers its class and all of its fields, and the fields of nested dataclasses. A class
 lists the fields that change neither rows nor their order in `NOT_IN_FINGERPRINT`, each with the reason. A new field is
-thus covered by default; `tests/build_sides/test_identities.py` changes each.
+thus covered by default; `tests/build_sides/test_identities.py` tests this by changing each field.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from sparkext.storage.container import FORMAT_VERSION
 def fingerprint_of(value: Any, *more: Any) -> str:
     """Return a fingerprint, 32 hexadecimal digits, of a dataclass and of additional plain data.
 
-    It depends on the package version.
+    It depends on the package version and on `FORMAT_VERSION`.
+
     Raises
     ------
     TypeError

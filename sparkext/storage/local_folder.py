@@ -1,4 +1,4 @@
-"""The folder for files that later tasks of the same executor use again."""
+"""The executor's local folder (`local_folder`), and files in it with which workers and JVM tasks exchange data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["beside_task", "local_folder"]
 
 
 def beside_task(run: str, name: str) -> Path | None:
-    """Return the file through which this worker and its task in the JVM exchange data about a run."""
+    """Return the file with which this worker and its task in the JVM exchange data about a run; None without a task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -1,7 +1,7 @@
 """Files that are larger than the free memory, written without filling it.
 
-Written data occupies memory until it is on disk. The system blocks writers when the whole machine has too much of such
-data, but not when a control group has: the group runs out of memory.
+Written data occupies memory until it is on disk. The system blocks writers when the whole machine has too much
+unwritten data, but not when a control group has: the group runs out of memory.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ T = TypeVar("T")
 def publish_once(path: Path, write: Callable[[], object]) -> bool:
     """Make sure that a complete file exists at `path`: unless it exists, `write` writes it, as an `atomic_file`.
 
-    Return whether this process has written it. Safe for any number of concurrent processes, and if they are killed at
-    any point.
+    Return whether this process has written it. Safe for any number of concurrent processes, which may be killed at any
+    point.
     """
     if path.exists():
         return False
@@ -54,7 +54,9 @@ def published(path: Path, write: Callable[[], object], read: Callable[[Path], T]
     Raises
     ------
     BuildFileError
-        The replacement of a damaged file is damaged, too.
+        A damaged file was written again, and is damaged again.
+    TimeoutError
+        See `locked`.
     """
     publish_once(path, write)
     before = file_identity(path)
@@ -76,7 +78,8 @@ def lock_of(path: Path) -> Path:
 def remove_half_written(path: Path) -> None:
     """Delete temporary files of killed writers of `path`. The caller must hold its lock."""
     for temporary in path.parent.glob(f"{escape(path.name)}.*{TEMPORARY_SUFFIX}"):
-        if "." not in temporary.name[len(path.name) + 1 : -len(TEMPORARY_SUFFIX)]:  # else it belongs to its index
+        # With a dot in this part of the name, it is a temporary file of the index of `path`.
+        if "." not in temporary.name[len(path.name) + 1 : -len(TEMPORARY_SUFFIX)]:
             temporary.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Checks of a call that all transforms make before they resolve its columns."""
+"""Argument checks that all transforms run before they resolve columns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def called_as(
 
 
 def check_no_left_side(function: str, argument: str, value: Any, usage: str) -> None:
-    """Raise if `value` is a second DataFrame: `transform` passes the left side itself."""
+    """Raise if `value` is a table, which the caller took for the left side: `transform` passes the left side itself."""
     if type(value).__name__ in _FRAMES:
         raise InvalidJoinError(
             [f"{function}: {argument} is a {type(value).__name__}. The left side is no argument: call it as {usage}"]
@@ -50,7 +50,7 @@ def check_no_left_side(function: str, argument: str, value: Any, usage: str) -> 
 
 
 def read_or_default(options: Mapping[str, str], overrides: dict[str, object]) -> tuple[Settings, ConfigError | None]:
-    """Return the settings; if an override is wrong, the session's settings and the error, to find further problems."""
+    """Return the settings and None; for an invalid override, the session's settings and the error, not raised yet."""
     try:
         return read_settings(options.get, overrides), None
     except ConfigError as error:
@@ -67,7 +67,7 @@ def check_travel(schema: StructType, side: str, problems: list[str]) -> None:
 
 
 def refuse(problems: list[str], misconfigured: ConfigError | None = None) -> None:
-    """Raise all problems of a call as one error, if there are any."""
+    """Raise all problems of a call as one `InvalidJoinError`. Without problems, raise `misconfigured`, if given."""
     if problems:
         raise InvalidJoinError([*(str(misconfigured).splitlines() if misconfigured else ()), *problems])
     if misconfigured is not None:

@@ -50,13 +50,14 @@ def asof_join(
     Arguments have the names and the meaning of pandas' `merge_asof`, but neither side has to be sorted. `other` is the
     build side: it is published once per node, and the first worker of a node that needs it sorts it. With the session
     extension, Catalyst plans the join, and workers read Parquet files themselves. Without the extension, applying the
-    transform runs `other`, and consecutive transforms form one pipeline. The same holds with the extension for streams,
-    and if Spark computes distances differently: for floats, for integers without `spark.sql.ansi.enabled`, and for
-    tolerances of a day or more on timestamps unless the session's time zone is UTC.
+    transform runs `other`, and consecutive transforms form one pipeline. Two kinds of joins run that way even with the
+    extension: joins of streams, and joins whose distances Spark computes differently. The latter are joins on floats,
+    on integers without `spark.sql.ansi.enabled`, and on timestamps with a tolerance of a day or more, unless the
+    session's time zone is UTC.
 
     Among rows of `other` with equal values, `backward` takes the last and `forward` the first, in the order in which
-    Spark returns the rows. At equal distances, `nearest` takes the row before. A null in `on` has no match. NaN is
-    greater than all other values.
+    Spark returns the rows. At equal distances, `nearest` takes the row with the smaller value. A row with a null in
+    `on` has no match. NaN is greater than all other values.
 
     Parameters
     ----------
@@ -67,27 +68,36 @@ def asof_join(
         `(left, right)` pair of names (the result has both). Types: integers, floats, decimals of up to 18 digits,
         dates and timestamps.
     by:
-        Columns that must be equal: a name or a pair as in `on`, or a list of these. Unlike in pandas, null equals
-        nothing, as in any Spark join.
+        Columns that must be equal: a name or a pair as in `on`, or a list of these; none if left out. Unlike in pandas,
+        null equals nothing, as in any Spark join.
     direction:
         `backward`: the last row of `other` at or before the value; `forward`: the first row at or after it;
         `nearest`: the nearer one of the two.
     tolerance:
-        The largest distance, inclusive: a `timedelta` for timestamps and dates, a number for numbers and dates (days).
+        The largest distance, inclusive; unlimited if left out. For timestamps a `timedelta`; for dates a `timedelta`,
+        rounded down to days, or an int of days; for integers an int, for decimals an int or a Decimal, for floats any
+        number.
     allow_exact_matches:
         Whether a row with an equal value matches.
     how:
         `left` keeps rows without a match, as pandas does; `inner` drops them.
     max_build_bytes:
-        Largest Arrow size of the build side; `spark.sparkext.buildSide.maxBytes` if left out.
+        Largest Arrow size of the build side, as a number of bytes or a text such as `512m`;
+        `spark.sparkext.buildSide.maxBytes` if left out.
 
     Raises
     ------
     InvalidJoinError
-        When the transform is applied: lists every problem of the call.
+        When the transform is applied: lists every problem of the call. Arguments that do not fit the signature raise it
+        when the function is called.
+    ConfigError
+        When the transform is applied: `max_build_bytes` is invalid, and the call has no other problem.
     BuildSideTooLargeError
-        When the transform is applied: the build side exceeds its limit. If Catalyst plans the join, the action raises
-        Spark's exception instead.
+        When the transform is applied: the build side exceeds its limit. If workers read `other` from files
+        (`scan_parquet`), the action fails instead. If Catalyst plans the join, Spark's own join runs instead.
+    EnvironmentProblemError
+        When the transform is applied, unless Catalyst plans the join: the workers' Python lacks a package or does not
+        start, or `spark.executor.pyspark.memory` is too low.
     """
     arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
     check_no_left_side("asof_join", "on", on, _USAGE)

@@ -46,12 +46,12 @@ class DriverBuildSide:
     made_by: Lineage | None = None
 
     def table(self, session: SparkSession, positions: tuple[int, ...], settings: Settings) -> pa.Table:
-        """Collect these columns, after checking that workers have the address space to join them.
+        """Collect these columns, after checking that workers have enough address space for a join.
 
         Raises
         ------
         EnvironmentProblemError
-            Workers do not have it.
+            Workers do not have enough address space.
         """
         address_space.check_setting(lambda key: session.conf.get(key, None))
         return self.collect(positions, settings)
@@ -75,7 +75,7 @@ class DriverBuildSide:
             replace(self.made_by.spec, outputs=tuple(output.ref for output in picked)).to_json(),
             files.scan(read, settings.morsel_max_rows),
             self.made_by.scan.parts,
-            tuple(source for source in self.made_by.sources if source is not None),  # over files, none is None
+            tuple(source for source in self.made_by.sources if source is not None),  # over files, no source is None
             schema,
             Projection(None, tuple(Expression("column", None, column=number) for number in range(len(picked)))),
             schema,
@@ -119,7 +119,7 @@ def build_side(session: SparkSession, other: Any, problems: list[str]) -> Driver
 
 
 def _is_for_spark(session: SparkSession) -> bool:
-    """Return whether Spark has to convert pandas DataFrames: to infer maps from dicts, and always before Spark 4.0."""
+    """Return whether Spark has to convert pandas DataFrames: always before 4.0, later only if dicts become maps."""
     as_maps = session.conf.get("spark.sql.execution.pandas.inferPandasDictAsMap", "false") == "true"
     return as_maps or not takes_tables()
 

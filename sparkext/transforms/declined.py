@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def declined(frame: DataFrame) -> list[str]:
     """Return the reason of every join in the plan of `frame` that is Spark's own, from the top of the plan down.
 
-    `frame.explain()` shows the same reasons, except for those of as-of joins, which are the last in the list: Spark
-    rewrites as-of joins as other joins. With `spark.sparkext.mode=hint` only hinted joins have a reason, with `off` no
-    join has. The call plans the DataFrame, but does not run it. If a pipeline fell back to Spark's own joins in its
-    last run, because a build side did not fit, the list includes that reason.
+    `frame.explain()` shows the same reasons, except the reasons of as-of joins, which Spark rewrites as other joins. In
+    the list, the reasons of as-of joins come last. With `spark.sparkext.mode=hint` only hinted joins have a reason;
+    with `off` there are no reasons. The call plans the DataFrame, but does not run it. If a pipeline fell back to
+    Spark's own joins in its last run, because a build side did not fit, the list includes that reason.
 
     Raises
     ------

@@ -54,10 +54,10 @@ def pipelined_join(
     batches are joined with the same index, so a running query does not see later changes of `other`; restart the query
     to read them.
 
-    In a session with the extension (see `configure`), unless `spark.sparkext.mode` is off, the call is `df.join` with
-    a hint: both sides stay lazy, Catalyst prunes columns and pushes filters down, and a join that the extension does
-    not plan runs as Spark's own join. Unless `on` holds Columns, full outer joins, joins without a key and joins of a
-    stream run as they do without the extension.
+    In a session with the extension (see `configure`), unless `spark.sparkext.mode` is off, the call is `df.join` with a
+    hint: both sides stay lazy, Catalyst prunes columns and pushes filters down, and a join that the extension does not
+    plan runs as Spark's own join. Full outer joins, joins without `on` and joins of a stream run as they do without the
+    extension, unless `on` holds Columns.
 
     Parameters
     ----------
@@ -65,9 +65,10 @@ def pipelined_join(
         The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table.
     on:
         A column name or a list of names that both sides have (the result has one column per key, as with
-        `DataFrame.join`), or a list of `(left, right)` name pairs (the result has both columns). In
-        `(left, "<=>", right)` null equals null. `(left, op, right)` with `<`, `<=`, `>` or `>=` is a comparison. It can
-        be combined with equalities; all comparisons of a call may use at most two columns of the right side:
+        `DataFrame.join`), or a list of tuples of names (the result has both columns). `(left, right)` is an equality,
+        `(left, "<=>", right)` an equality in which null equals null, and `(left, op, right)` with `<`, `<=`, `>` or
+        `>=` a comparison. In all other conditions null matches nothing. Equalities and comparisons can be combined; all
+        comparisons of a call may use at most two columns of the right side:
         `on=[("time", ">=", "start"), ("time", "<", "stop")]`. Required unless `how="cross"`. With the extension, also
         a Column or a list of Columns.
     how:
@@ -77,19 +78,28 @@ def pipelined_join(
     algorithm:
         `auto`, `hash` or `sort_merge`; `spark.sparkext.algorithm` if left out.
     max_build_bytes:
-        Largest Arrow size of the build side; `spark.sparkext.buildSide.maxBytes` if left out.
+        Largest Arrow size of the build side, as a number of bytes or a text such as `512m`;
+        `spark.sparkext.buildSide.maxBytes` if left out.
     partitioned:
-        Whether both sides are shuffled by key, so that no node holds all of `other`: True, False (`other` is refused
-        if it is too large), or None for the value of `spark.sparkext.partitioned`, which by default partitions a join
-        only if `other` is too large. A partitioned join ends the preceding pipeline, as a right or full join does.
+        Whether both sides are shuffled by key, so that no node holds all of `other`: True, False (`other` is refused if
+        it is too large), or None for the value of `spark.sparkext.partitioned`, which by default partitions a join only
+        if `other` is too large. True requires an equality in `on` and Spark 4.1, and is refused for streams and with
+        `spark.io.encryption.enabled`. A partitioned join ends the preceding pipeline, as a right or full join does.
 
     Raises
     ------
     InvalidJoinError
-        When the transform is applied: lists every problem of the call.
+        When the transform is applied: lists every problem of the call. Arguments that do not fit the signature raise it
+        when the function is called.
+    ConfigError
+        When the transform is applied: `algorithm` or `max_build_bytes` is invalid, and the call has no other problem.
     BuildSideTooLargeError
-        When the transform is applied: the build side exceeds its limit, and the join may not be partitioned. If
-        Catalyst plans the join, the action raises Spark's exception instead.
+        When the transform is applied: the build side exceeds its limit, and the join may not be partitioned. If workers
+        read `other` from files (`scan_parquet`), the action fails instead. If Catalyst plans the join, it is
+        partitioned, or Spark's own join runs instead.
+    EnvironmentProblemError
+        When the transform is applied, unless Catalyst plans the join: the workers' Python lacks a package or does not
+        start, or `spark.executor.pyspark.memory` is too low.
     """
     check_no_left_side("pipelined_join", "on", on, _USAGE)
     overrides: dict[str, object] = {}
@@ -126,7 +136,8 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         _check_stream(kind, overrides, problems)
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
-    # With the extension Catalyst plans the chain of joins. Full outer joins run as they do without the extension.
+    # With the extension Catalyst plans the chain of joins, except full outer joins, joins without `on` and joins of
+    # streams.
     is_planned = is_planned and bool(condition.names) and kind != "full" and not frame.isStreaming
     if understood and overrides.get(PARTITIONED.name) == "always" and not (is_planned and condition.pairs):
         check_partitionable(session, condition, problems)
@@ -171,7 +182,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
 
 
 def _check_stream(kind: str | None, overrides: dict[str, object], problems: list[str]) -> None:
-    """Add a problem for each argument that would need all rows of the left side, a stream."""
+    """Add a problem for each argument that would require all rows of the left side, which is a stream."""
     if kind in BUILD_PRESERVING:
         problems.append(
             f"the left side is a stream, and a {kind} join emits rows of other that match none of it: use an inner,"

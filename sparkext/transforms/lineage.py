@@ -1,9 +1,9 @@
 """Combines consecutive transforms into one pipeline.
 
-A DataFrame that `pipelined_join` returns remembers the pipeline that computes it: its input and its spec. The next
-`pipelined_join` on that same object extends the spec and runs over the same input, instead of reading the output of the
-first. Any operation in between starts a new pipeline: a filter or a select returns another object, and a cached
-DataFrame is read from Spark's cache.
+A DataFrame that a transform or `scan_parquet` returns remembers the pipeline that computes it: the pipeline's input and
+spec. The next transform of that same object extends the spec and runs over the same input, instead of reading the first
+transform's output. Any operation in between starts a new pipeline: a filter or a select returns another object, and a
+cached DataFrame is read from Spark's cache.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _ATTRIBUTE = "_sparkext_lineage"
 class Lineage:
     """A pipeline under construction: its input, its joins with their build sides, and its output columns.
 
-    With a `scan`, `input` holds only the indexes of the scan's parts, one per partition. With a `slot`, it holds the
-    blocks of a partitioned join, of the probe side and of the first build side; the source of that build side is None.
+    With a `scan`, `input` holds only the indexes of the scan's parts, one per partition. With a `slot`, `input` holds
+    the blocks of a partitioned join, of the probe side and of the first build side; the source of that build side is
+    None.
     """
 
     input: DataFrame

@@ -2,9 +2,9 @@
 
 Every task of a pipeline has all build rows, but only its own probe rows. No task alone can determine that a build row
 has no match anywhere. Therefore the probe rows are shuffled by key, together with one small row (row id, key) per build
-row. All rows with one key are sent to one task, which then owns the build row and receives all probe rows that could
-match it. Spark may coalesce the shuffle's partitions. The row ids are taken from the published build side, so the
-result is exact even if a second evaluation of the build side would return different rows.
+row. All rows with one key are sent to one task, which then owns the build rows with this key, and receives all probe
+rows that could match them. Spark may coalesce the shuffle's partitions. The row ids are taken from the published build
+side, so the result is exact even if a second evaluation of the build side would return different rows.
 
 Cost: one shuffle of the probe side, one of the build side's keys, and a byte per build row and task.
 """
@@ -44,7 +44,7 @@ _SQL_TYPES = {
 def shuffle_with_build_rows(
     frame: DataFrame, resolved: ResolvedJoin, source: BuildSource, build: pa.Table, settings: Settings
 ) -> tuple[DataFrame, int]:
-    """Return `frame` and the build rows' ids, shuffled together by key, and the number of columns put in front."""
+    """Return `frame` and the ids of build rows, shuffled together by key, and the number of columns added in front."""
     from pyspark.sql import functions as F
 
     # Columns are addressed by position: input columns may have any name, even the names used here.

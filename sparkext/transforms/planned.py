@@ -56,9 +56,9 @@ def join_by_names(
 def plans_as_of(resolved: ResolvedJoin, conf: Callable[[str, str], str | None]) -> bool:
     """Return whether the extension plans an as-of join with the semantics of `asof_join`.
 
-    Spark's semantics differ for infinite floats, and for integers whose differences may wrap around. For timestamps,
-    Spark takes a tolerance of a day or more as days in the calendar of the session's time zone, which differ in length.
-    In `asof_join` such a tolerance is a duration, as in pandas.
+    Spark's semantics differ for infinite floats, and without ANSI mode for integers, whose differences may wrap around.
+    Spark counts a tolerance of a day or more on timestamps in calendar days of the session's time zone, which differ in
+    length; in `asof_join` such a tolerance is a duration, as in pandas.
     """
     spec = resolved.spec.as_of
     if spec is None or spec.type in ("float32", "float64"):

@@ -88,7 +88,7 @@ def _publish_artifact(session: Any, write: Callable[[IO[bytes]], object]) -> Bui
 # Spark's context cleaner drops a broadcast when no plan refers to it any more, but keeps the driver's own copy of the
 # file until the application ends. A weak reference in the JVM shows when the file may be deleted. It refers to the
 # content of the broadcast, not to the broadcast itself: if Spark evicts the content from memory before the cleaner
-# drops the broadcast, it reads the file again.
+# drops the broadcast, Spark reads the file again later.
 _published: dict[str, Any] = {}
 
 
@@ -106,7 +106,7 @@ def _sweep() -> None:
     for path, (context, weak) in list(_published.items()):
         owner = context()
         stopped = owner is None or owner._jsc is None
-        # Not `get`: it returns a strong reference, which lasts until Py4J reports its garbage collection to the JVM.
+        # `get` would return a strong reference, which lasts until Py4J reports to the JVM that Python has dropped it.
         if stopped or weak.refersTo(None):
             with suppress(FileNotFoundError):  # its folder is gone, too
                 remove_with_indexes(Path(path))

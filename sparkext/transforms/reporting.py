@@ -28,19 +28,21 @@ def report(frame: StreamingQuery) -> StreamReport: ...
 
 
 def report(frame: DataFrame | StreamingQuery) -> Report | StreamReport:
-    """Return the report of the last run of `frame`, returned by `pipelined_join` or planned by the session extension.
+    """Return the report of a pipeline's last run, or of a streaming query's most recent batches.
 
-    If the plan has several pipelines, the report is about the topmost. Call the function after an action on `frame` or
-    on a DataFrame derived from it. Through Spark Connect it runs a small job that reads the metrics from the nodes. In
-    classic sessions, tasks that a limit cuts short report nothing: Spark stops receiving their metrics first.
+    `frame` is a DataFrame that a transform of this package has returned, or one whose plan has a join that the session
+    extension planned. If the plan has several pipelines, the report is about the topmost. Call the function after an
+    action on `frame` or on a DataFrame derived from it. Through Spark Connect it runs a small job that reads the
+    metrics from the nodes. In classic sessions, a task that a LIMIT stops early reports nothing, because Spark stops
+    reading the task's output before the task sends its metrics.
 
-    For a streaming query, running or stopped, return the report of its stream joins in the most recent batches.
+    A streaming query may be running or stopped; its report is about its stream joins and `ordered` operators.
 
     Raises
     ------
     ReportUnavailableError
-        `frame` was not returned by `pipelined_join` and has no pipelined join in its plan, has not run yet, or fell
-        back to Spark's own joins while it ran.
+        `frame` was not returned by a transform and has no pipelined join in its plan, has not run yet, or fell back to
+        Spark's own joins in its last run. For a streaming query: no finished batch has metrics of these operators.
     """
     if is_query(frame):
         told = stream_report(cast("StreamingQuery", frame).recentProgress)

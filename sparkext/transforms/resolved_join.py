@@ -23,8 +23,9 @@ from sparkext.transforms.join_condition import NULL_SAFE, JoinCondition
 class ResolvedJoin:
     """A join, ready to be appended to a pipeline.
 
-    `published` are the positions of the build columns that are sent to the workers; `spec` refers to each by its index
-    in that tuple. `key_types` and `build_key_fields` have the common type and the build column of each equality.
+    `published` are the positions of the build columns that are sent to the workers; `spec` refers to a build column by
+    its index in `published`. `key_types` and `build_key_fields` have the common type and the build column of each
+    equality.
     """
 
     spec: JoinSpec
@@ -132,7 +133,7 @@ def _outputs(
     source: int,
     place: dict[int, int],
 ) -> list[OutputField]:
-    """Lay out the result as Spark does: USING keys first, then the left columns, then the right ones."""
+    """Lay out the result as Spark does: USING keys first, then the left columns, then the right columns."""
     left_keys = [a for a, _, _ in pairs] if using else []
     right_keys = [b for _, b, _ in pairs] if using else []
     left_outer = kind in ("right", "full")

@@ -67,9 +67,9 @@ def scan_parquet(
 
     Transforms of this package that are applied to it directly run in the same pipeline, over the files: no row of the
     probe side passes through the JVM. As the build side of a transform, the table is read and indexed once per node, by
-    the node's workers, and cached there for later queries. Apart from that it is used like any DataFrame. Rows, names
-    and types are those of `spark.read.parquet(path)`; files, columns and settings that workers would not read exactly
-    as Spark does are refused.
+    the node's workers, and cached there for later queries. In all other uses it behaves like any DataFrame. Rows, names
+    and types are the same as of `spark.read.parquet(path)`. The call refuses columns and session settings with which
+    workers and Spark would read different rows; an action fails at a file that they would read differently.
 
     With the session extension the result is `spark.read.parquet` with a filter and a selection, and Catalyst plans the
     scan.
@@ -80,17 +80,25 @@ def scan_parquet(
         A file, a folder or a pattern as Spark accepts them, or a list of these: local to every node (`file:`), or in a
         bucket that Spark reads through S3A (`s3a:`). Partition folders become columns. The call lists the files.
     columns:
-        Names of the columns to read; all columns if left out. Columns that are not read cost nothing.
+        Names of the columns of the result, in its order; all columns if left out. Other columns are not read.
     filters:
         A list of `(name, operator, value)` tuples, all of which must hold, or a list of such lists, at least one of
         which must hold. Operators are `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` and `not in` with a list, and
-        `is null` and `is not null` without a value. As in SQL, a comparison with null never holds. Row groups that
-        statistics rule out are not read.
+        `is null` and `is not null` without a value; all rows if left out. Values have the column's type: int, Decimal,
+        str, bool (only for equality), `date`, or `datetime` with a time zone (without one for timestamps without a time
+        zone). Integers can also be compared with a float or Decimal under 2**53. Columns of floats and of binaries can
+        only be tested for null. As in SQL, a comparison with null never holds. Row groups that statistics rule out are
+        not read.
 
     Raises
     ------
     InvalidScanError
-        Lists every problem of the call.
+        Lists the problems of the call.
+    pyspark.errors.AnalysisException
+        Spark finds no files, or no schema in them.
+    EnvironmentProblemError
+        Without the extension: the workers' Python lacks a package or does not start, or `spark.executor.pyspark.memory`
+        is too low.
     """
     problems: list[str] = []
     paths = _paths(path, problems)

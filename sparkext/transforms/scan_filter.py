@@ -121,8 +121,8 @@ def _read_test(
 def _among_integers(op: str, values: tuple[Any, ...], key_type: KeyType) -> tuple[str, tuple[Any, ...]]:
     """Return an equivalent test of an integer column, with ints instead of floats, decimals and numpy's integers.
 
-    Spark compares an integer with a double as doubles. That is exact if the double is smaller than 2**53, whatever the
-    integer. Other values are returned unchanged, and refused later.
+    Spark compares an integer with a double as doubles, which is exact for any integer if the double is between -2**53
+    and 2**53. Values that are not comparable in this way are returned unchanged, and refused later.
     """
     values = tuple(map(_as_integer, values))
     between = [value for value in values if _is_exact(value)]

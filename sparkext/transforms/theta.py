@@ -45,30 +45,37 @@ def theta_join(
     Parameters
     ----------
     other:
-        The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table. It is run when the transform is
-        applied, and published once per node.
+        The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table. Applying the transform runs or
+        converts it, and publishes its rows once per node.
     predicate:
         A function of two records, a left and a right row, that returns a bool. Columns are attributes of the records.
         numba compiles the function: it may use numbers, `math`, `numpy` functions of numbers, conditions and loops, and
         call functions compiled by `numba.njit`. Values are Python's int, float and bool: dates are days and timestamps
         microseconds since 1970 (UTC), intervals are microseconds. Columns of other types are not available, nor are
         columns whose names repeat, start with an underscore or are not Python identifiers. As with UDFs, modules that
-        the function imports must be importable in the workers. Arithmetic follows Python: integers do not overflow,
-        and a division by zero is an error. If the function raises for an evaluated pair, the action raises an error. A
-        row with a null in a column that the function reads matches nothing, and the function is not called for it.
-        Numbers and arrays that the function captures may change between calls without a new compilation.
+        the function imports must be importable in the workers. Arithmetic follows Python: integers do not overflow, and
+        a division by zero is an error. If the function raises for an evaluated pair, the action fails with a
+        `ConditionError`. A row with a null in a column that the function reads matches nothing, and the function is not
+        called for it. Numbers and arrays that the function captures may change between calls without a new compilation.
     how:
-        `inner`, `left`, `semi` or `anti`.
+        `inner`, `left`, `semi` or `anti`, as in `pipelined_join`.
     max_build_bytes:
-        Largest Arrow size of the build side; `spark.sparkext.buildSide.maxBytes` if left out.
+        Largest Arrow size of the build side, as a number of bytes or a text such as `512m`;
+        `spark.sparkext.buildSide.maxBytes` if left out.
 
     Raises
     ------
     InvalidJoinError
-        When the transform is applied: lists every problem of the call. If the function does not compile, the error
-        has the line and numba's message.
+        When the transform is applied: lists every problem of the call. If the function does not compile, the error has
+        the line and numba's message. Arguments that do not fit the signature raise it when the function is called.
+    ConfigError
+        When the transform is applied: `max_build_bytes` is invalid, and the call has no other problem.
     BuildSideTooLargeError
-        When the transform is applied: the build side exceeds its limit.
+        When the transform is applied: the build side exceeds its limit. If workers read `other` from files
+        (`scan_parquet`), the action fails instead.
+    EnvironmentProblemError
+        When the transform is applied: the workers' Python lacks a package or does not start, or
+        `spark.executor.pyspark.memory` is too low.
     """
     check_no_left_side("theta_join", "predicate", predicate, _USAGE)
     overrides: dict[str, object] = {}
