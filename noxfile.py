@@ -1,8 +1,8 @@
-"""The joins on other Sparks and other Pythons, each once; what is not here is tested on Spark 4.3 and Python 3.11.
+"""Runs tests on other Sparks and other Pythons. All other tests run on Spark 4.3 and Python 3.11.
 
 `make versions` runs all of it, two at a time, and `.venv/bin/nox -s "versions(spark-4.0)" [-- other tests]` one of it.
-Each has an environment of its own in `.nox`, with that PySpark and this package from its sources. The Pythons have to
-be there; everything else is fetched, half a gigabyte a version.
+Each version has an environment of its own in `.nox`, with that PySpark and this package from its sources. The Pythons
+have to be installed; everything else is fetched, half a gigabyte a version.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ nox.options.error_on_missing_interpreters = False  # also where CI is set: they 
 TOOLS = ("setuptools>=77", "pytest>=8.3,<9.2", "pytest-timeout", "hypothesis", "psutil")
 
 RECORD = ("-p", "tests.record", "--record", "docs/support.jsonl")
-"""For the page on versions, which is made of what runs of whole suites come to."""
+"""Records the outcome of whole suites, from which the page on versions is generated."""
 
 SUITE_TOOLS = (
     "pyspark[connect]",
@@ -49,10 +49,10 @@ SUITE_TOOLS = (
     "tpcgen-cli>=4",
     "tqdm",
 )
-"""What whole suites need beside that."""
+"""Additional packages that whole suites need."""
 
 STREAMS = "tests/streams/test_stream_join.py::test_progress"
-"""The last one of a run: it ends the session that others have."""
+"""The last test of a run: it ends the session that the other tests share."""
 
 _EVERYWHERE = (
     "tests/transforms/test_equivalence.py::test_every_alias_means_what_spark_means",
@@ -73,7 +73,7 @@ LARGE = (
 NOT_IN_3_5 = ("test_payload_of_every_type", "test_a_null_struct_whose_fields_cannot_be_null", "test_progress")
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-"""Those that a release is installed in."""
+"""The versions that a release is installed in."""
 
 
 @nox.session(allow_parallel=True)
@@ -87,7 +87,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
     ],
 )
 def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
-    """Transforms on another Spark and Python; with the jar, where there is a shim: then Catalyst plans them."""
+    """Run transforms on another Spark and Python. If there is a jar for that Spark, Catalyst plans them."""
     planned = _install(session, spark)
     options = ["-k", f"not ({' or '.join(NOT_IN_3_5)})"] if spark == "3.5" else []
     environment = {"SPARK_HOME": None, "SPARKEXT_TEST_EXTENSION": "1" if planned else None}
@@ -99,7 +99,7 @@ def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
 @nox.session(default=False, python="3.11")
 @nox.parametrize("spark", [nox.param(minor, id=f"spark-{minor}") for minor in sorted(supported_minors())])
 def suites(session: nox.Session, spark: str) -> None:
-    """Whole suites on every Spark that there is a jar for."""
+    """Run whole suites on every Spark that there is a jar for."""
     _install(session, spark, *SUITE_TOOLS)
     options = ["-q", "--whole", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]
     rooms = [*RECORD, *(f"tests/{room}" for room in ROOMS if room != "lakes")]  # which are a session of their own
@@ -112,27 +112,27 @@ def suites(session: nox.Session, spark: str) -> None:
     [nox.param("3.13", "4.1", id="spark-4.1"), nox.param("3.11", "4.2", id="spark-4.2")],
 )
 def lakes(session: nox.Session, spark: str) -> None:
-    """Tables of Delta Lake and of Iceberg, with the jar, on the Sparks that these have releases for."""
+    """Run the tests of Delta Lake and Iceberg tables on the Sparks that both have releases for."""
     _install(session, spark)
     session.run("pytest", "-q", *(session.posargs or [*RECORD, "--whole", "tests/lakes"]), env={"SPARK_HOME": None})
 
 
 @nox.session(name="bench-lakes", default=False, python="3.11")
 def bench_lakes(session: nox.Session) -> None:
-    """Three joins from tables of Delta Lake, Iceberg and plain files, in a Spark that both have a release for."""
+    """Time three joins of tables of Delta Lake, Iceberg and plain files, in a Spark that both have a release for."""
     _install(session, "4.1", "tpchgen-cli>=3", "tqdm>=4.66")
     session.run("python", "-m", "bench", *(session.posargs or ["lakes"]), env={"SPARK_HOME": None})
 
 
 @nox.session(default=False, python="3.11")
 def wheel(session: nox.Session) -> None:
-    """The wheel, with a jar for every Spark that there is a shim for, and the sdist: into dist/."""
+    """Build the wheel, with a jar for every Spark that there is a shim for, and the sdist, into dist/."""
     _build(session, DIST)
 
 
 @nox.session(name="release-check", default=False, python="3.11")
 def release_check(session: nox.Session) -> None:
-    """What a release has to be: told in the changelog, the same bytes twice, all jars in it, and valid metadata."""
+    """Check a release: its part of the changelog, reproducible bytes, all jars, and valid metadata."""
     _check_changelog(session)
     _build(session, DIST)
     again = Path(session.create_tmp()).absolute() / "again"
@@ -149,7 +149,7 @@ def release_check(session: nox.Session) -> None:
 
 @nox.session(name="release-install", default=False, python=PYTHONS, requires=["release-check"])
 def release_install(session: nox.Session) -> None:
-    """The wheel alone, in a clean environment of every Python: doctor and the demo."""
+    """Run `doctor` and the demo from the wheel alone, in a clean environment of every Python."""
     (built,) = DIST.glob("*.whl")
     session.install(f"sparkext[demo] @ {built.as_uri()}")
     elsewhere = session.create_tmp()
@@ -171,15 +171,15 @@ def _install(session: nox.Session, spark: str, *more: str) -> bool:
 
 
 def _check_changelog(session: nox.Session) -> None:
-    """A release has a part of its own with a date; what is not yet released is told under a heading of its own."""
+    """Check that the changelog has a part for this release with its date, or a part for unreleased changes."""
     heading = r"\[Unreleased\]" if ".dev" in __version__ else rf"\[{re.escape(__version__)}\] - \d{{4}}-\d\d-\d\d"
     told = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", (ROOT / "CHANGELOG.md").read_text(), re.M | re.S)
     if told is None or "- " not in told[1]:
-        session.error(f"CHANGELOG.md tells nothing of {__version__}: it has no part {heading}, or that is empty")
+        session.error(f"CHANGELOG.md does not describe {__version__}: the part {heading} is missing or empty")
 
 
 def _build(session: nox.Session, folder: Path) -> None:
-    """Build wheel and sdist of what is committed, reproducibly, with nothing but what is installed here."""
+    """Build wheel and sdist of the last commit, reproducibly, with the packages installed here alone."""
     reference, *others = sorted(supported_minors(), reverse=True)
     session.install(f"pyspark=={reference}.*", "setuptools>=77", "build>=1.2")
     pysparks = [_pyspark(session, minor) for minor in others]

@@ -1,5 +1,6 @@
-"""Finds the entries of a range that are large enough without reading all entries, by maxima of blocks, and of blocks of
-blocks, …
+"""Finds the entries of a range that are large enough, without reading all entries.
+
+It keeps maxima of blocks, of blocks of blocks, and so on:
 
     words (level 0)     3 9 4 1 │ 2 2 8 1 │ 5 0 0 2        blocks of 16 in fact, of 4 in this drawing
     level 1                   9         8         5

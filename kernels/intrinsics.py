@@ -1,6 +1,6 @@
-"""Operations that numpy cannot express: prefetch, unaligned eight-byte loads and stores, memcpy, the bits of a double,
-and whether a product overflows.
+"""Operations that numpy cannot express.
 
+They are prefetch, unaligned eight-byte loads and stores, memcpy, the bits of a double, and whether a product overflows.
 With the JIT switched off (`NUMBA_DISABLE_JIT=1`) plain Python replaces all of them, so that kernel tests can run with
 coverage and line numbers.
 """

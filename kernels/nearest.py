@@ -120,8 +120,9 @@ def _drop_distant(words: Int64Array, wanted: Int64Array, tolerance: np.uint64, f
 
 @kernel
 def _drop_distant_doubles(words: Int64Array, wanted: Int64Array, tolerance: float, found: RowIds) -> None:
-    """Like `_drop_distant`, for doubles. NaN and infinities have distance 0 to themselves, and are too far from all
-    other values.
+    """Like `_drop_distant`, for doubles.
+
+    NaN and infinities have distance 0 to themselves, and are too far from all other values.
     """
     bits = np.empty(2, dtype=np.int64)
     values = bits.view(np.float64)

@@ -1,5 +1,6 @@
-"""The bucket of each row (`line` in the code; "hash line" in paper 5), and rows in the order of their partitions
-(`slots`).
+"""The bucket of each row, and rows in the order of their partitions.
+
+A bucket is a `line` in the code ("hash line" in paper 5), a partition a `slot`.
 
     keys ──▶ hash ──▶ bucket (some of its bits) ──▶ partition (by a table) ──▶ rows of partition 0, of partition 1, …
 

@@ -1,6 +1,6 @@
-"""LIKE: `%` matches any text, `_` any character, and a backslash escapes these and itself.
+r"""LIKE: `%` matches any text, `_` any character, and a backslash escapes these and itself.
 
-    "%s_n\\%"   ──▶   ANY_TEXT  's'  ANY_CHARACTER  'n'  '%'
+    "%s_n\%"   ──▶   ANY_TEXT  's'  ANY_CHARACTER  'n'  '%'
 
 If the rest of the pattern does not match after the last `%`, this `%` is extended by one more character. Bytes that are
 not valid UTF-8 also count as characters, as many as Java decodes them to.

@@ -1,5 +1,6 @@
-"""Load table (`Board` in the code) of a stage whose rows stream through it, from which the load balancer derives its
-decisions (`docs/papers.md` 5).
+"""Load table of a stage whose rows stream through it: the load balancer decides by it (`docs/papers.md` 5).
+
+The load table is a `Board` in the code.
 
     tasks that route rows ──rows per bucket──▶ load table ◀──rows and seconds per bucket── partitions
               ▲                                    │
@@ -40,9 +41,7 @@ _WEIGHT_OF_BEFORE = 0.5
 
 @dataclass
 class Told:
-    """A task's report: the rows of each bucket that it has routed or joined since it began, and the seconds spent on
-    each bucket.
-    """
+    """A task's report since it began: the rows routed or joined, and the seconds spent, by bucket."""
 
     rows: dict[int, int] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)

@@ -124,9 +124,7 @@ def _is_flag(spec: PipelineSpec, place: ColumnRef) -> bool:
 
 
 def with_drops(spec: PipelineSpec, drops: tuple[JoinSpec, ...]) -> tuple[PipelineSpec, list[int]]:
-    """Return a pipeline with the semi-joins `drops` appended, and an order in which each of them runs as early as it
-    can.
-    """
+    """Return a pipeline with the semi-joins `drops` appended, and an order that runs each as early as possible."""
     extended = PipelineSpec(
         spec.probe_columns,
         (*spec.joins, *drops),

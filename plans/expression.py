@@ -1,5 +1,6 @@
-"""Expressions that workers evaluate, as plain data: filters of scans, conditions on pairs of rows in addition to their
-keys, and computed columns.
+"""Expressions that workers evaluate, as plain data.
+
+They are filters of scans, conditions on pairs of rows in addition to their keys, and computed columns.
 
 An expression is one of
 

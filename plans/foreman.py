@@ -1,8 +1,8 @@
-"""The load balancer: evens out the partitions of a partitioned join while it runs, by the cost of each bucket (Yasui,
-Tamura, Oguchi and Kitsuregawa, dynamic load balancing in a parallel DBMS; `docs/papers.md` 5).
+"""The load balancer: evens out the partitions of a partitioned join while it runs, by the cost of each bucket.
 
-The paper calls the load balancer foreman and a bucket hash line (`Foreman` and `line` in the code); a partition is a
-`slot`. The load of a partition, or of a bucket, over the last interval is
+Source: Yasui, Tamura, Oguchi and Kitsuregawa, dynamic load balancing in a parallel DBMS (`docs/papers.md` 5). The paper
+calls the load balancer foreman and a bucket hash line (`Foreman` and `line` in the code); a partition is a `slot`. The
+load of a partition, or of a bucket, over the last interval is
 
     L = N_recv · T_recv + N_comp · T_comp + N_send · T_send
 
@@ -83,8 +83,9 @@ _PASSES = 4
 
 @dataclass(frozen=True, order=True)
 class _Piece:
-    """A load of a bucket to move to another partition. `slot`: the partition that the bucket leaves, or -1 if a share
-    of the bucket stays there.
+    """A load of a bucket to move to another partition.
+
+    `slot`: the partition that the bucket leaves, or -1 if a share of the bucket stays there.
     """
 
     load: float

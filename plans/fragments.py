@@ -1,5 +1,6 @@
-"""Partitioning of two streams into the units of a join matrix, and the rows of each unit (Wang, Fang and Zhang, MFM;
-`docs/papers.md` 3).
+"""Partitioning of two streams into the units of a join matrix, and the rows of each unit.
+
+Source: Wang, Fang and Zhang, MFM (`docs/papers.md` 3).
 
                 right 0   right 1
      left 0  │  unit 0    unit 1        unit (i, j) joins fragment i of the left side with fragment j of the right one

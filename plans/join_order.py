@@ -26,8 +26,9 @@ _WORTH_IT = 0.9
 
 @dataclass(frozen=True)
 class JoinEstimate:
-    """One join: `kept` output rows per input row, the `cost` of looking up a row, and the joins that must run before it
-    (`needs`).
+    """One join of an order.
+
+    `kept`: output rows per input row; `cost`: of looking up a row; `needs`: the joins that must run before it.
     """
 
     kept: float

@@ -1,5 +1,6 @@
-"""The cost of each bucket (`line` in the code) of a partitioned join, by unit costs or by the measured seconds of an
-earlier run.
+"""The cost of each bucket of a partitioned join, by unit costs or by the measured seconds of an earlier run.
+
+A bucket is a `line` in the code.
 
     L = N_recv · T_recv + N_comp · T_comp + N_send · T_send
 

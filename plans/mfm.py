@@ -45,15 +45,17 @@ def _rank(cut: Cut, left: float, right: float) -> tuple[int, float]:
 
 
 def copied(cut: Cut, left: float, right: float) -> float:
-    """Return the bytes that all units read together, given the bytes of both sides. Each row goes to as many units as
-    the other side has fragments.
+    """Return the bytes that all units read together, given the bytes of both sides.
+
+    Each row goes to as many units as the other side has fragments.
     """
     return left * cut.right + right * cut.left
 
 
 def moved(old: Cut, new: Cut, left: float, right: float) -> float:
-    """Return the bytes that the units of a new grid shape receive: the bytes that they read, less the bytes that their
-    matched units of the old shape hold.
+    """Return the bytes that the units of a new grid shape receive.
+
+    These are the bytes that they read, less the bytes that their matched units of the old shape hold.
     """
     rows, columns = _matched(old.left, new.left), _matched(old.right, new.right)
     kept = left * sum(rows.values()) * len(columns) + right * sum(columns.values()) * len(rows)

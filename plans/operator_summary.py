@@ -173,8 +173,9 @@ def _merge_operator(operator: int, parts: list[OperatorSummary]) -> OperatorSumm
 
 
 def _headroom_order(part: OperatorSummary) -> tuple[float, str]:
-    """Return the sort key: least headroom first, unknown last. The limit's name breaks ties, so the order of tasks does
-    not matter.
+    """Return the sort key: least headroom first, unknown last.
+
+    The limit's name breaks ties, so the order of tasks does not matter.
     """
     headroom = part["headroom_min"]
     return (math.inf if headroom is None else headroom, part["headroom_limit"] or "")

@@ -36,8 +36,10 @@ _LEAST_ROWS = 1_000
 
 @dataclass(frozen=True)
 class OrderTable:
-    """`whole` has the partitions of order buckets that are not split. For each split one, `merged` has the partition
-    that merges it; `parts` has the partitions of operator buckets.
+    """The partitions of order buckets and operator buckets.
+
+    `whole`: the partitions of order buckets that are not split. `merged`: for each split order bucket, the partition
+    that merges it. `parts`: the partitions of operator buckets.
     """
 
     whole: RoutingTable

@@ -1,8 +1,7 @@
-"""The paper's planner of ordered streams: assigns operator keys to partitions, `slots` in the code (Katsunuma et al.;
-`docs/papers.md` 1).
+"""The planner of the P-SORT paper: assigns operator keys to partitions (`slots` in the code).
 
-Ordered streams run another planner, `order_table`, which uses only `makespan` of this module; the rest is used by the
-simulation in `bench.ordered_streams`.
+Source: Katsunuma et al. (`docs/papers.md` 1). Ordered streams run another planner, `order_table`, which uses only
+`makespan` of this module; the rest is used by the simulation in `bench.ordered_streams`.
 
 Rows with different operator keys (OPK, such as a sensor) may be processed independently. Rows with one order key (SPK,
 such as a device; each operator key has one) have to be emitted in the order of time. So all operator keys of an order

@@ -1,8 +1,8 @@
-"""Routing table of an exchange: the partitions (`slots` in the code) that receive the rows of each bucket (`line` in
-the code; "hash line" in paper 5).
+"""Routing table of an exchange: the partitions that receive the rows of each bucket.
 
-Every bucket has a home partition: its id modulo the number of partitions. Only buckets elsewhere have an entry, which
-is removed when they return home. So a table of many buckets and partitions is as small as the number of moved buckets.
+A partition is a `slot` in the code, a bucket a `line` ("hash line" in paper 5). Every bucket has a home partition: its
+id modulo the number of partitions. Only buckets elsewhere have an entry, which is removed when they return home. So a
+table of many buckets and partitions is as small as the number of moved buckets.
 """
 
 from __future__ import annotations

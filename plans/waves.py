@@ -1,6 +1,7 @@
-"""The load balancer's plan of a partitioned join, made before any probe row is joined, from the counts that the map
-tasks of both sides have reported. In the code, a bucket is a `line`, a partition a `slot`, and the load balancer a
-`Foreman`.
+"""The load balancer's plan of a partitioned join, made before any probe row is joined.
+
+Its input are the counts that the map tasks of both sides have reported. In the code, a bucket is a `line`, a partition
+a `slot`, and the load balancer a `Foreman`.
 
     counts per bucket ──▶ number of partitions ──▶ loads ──▶ load balancer ──▶ buckets and shares of each partition
 

@@ -1,7 +1,7 @@
-"""Allocation of records in an arena: arena[0] is the address of the first word that was never used, and the words after
-it are the heads of lists of free records by size.
+"""Allocation of records in an arena.
 
-Each size of up to 64 words has its own list; larger sizes are rounded up to a power of two.
+arena[0] is the address of the first word that was never used. The words after it are the heads of lists of free records
+by size. Each size of up to 64 words has its own list; larger sizes are rounded up to a power of two.
 """
 
 from __future__ import annotations

@@ -146,8 +146,10 @@ PLACE_WORDS = 3
 
 
 def places(sections: int) -> Int64Array:
-    """Return the initial `at` of `run`: `PLACE_WORDS` for each section; then the timestamp bound of the sections, at
-    first `NEXT`, and the position of the first input row after the bound.
+    """Return the initial `at` of `run`.
+
+    It has `PLACE_WORDS` words for each section, then the timestamp bound of the sections, at first `NEXT`, and the
+    position of the first input row after the bound.
     """
     return np.array([*[0, BEFORE_ALL, 0] * sections, NEXT, 0], dtype=np.int64)
 

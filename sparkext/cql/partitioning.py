@@ -20,8 +20,10 @@ _MOST = 10_000
 
 @dataclass(frozen=True)
 class Partitioning:
-    """`columns[name]`: the index of the column that partitions a stream or the result of a query. None: the result
-    does not contain the key, and no query reads the result.
+    """The partitioning columns of streams and queries.
+
+    `columns[name]`: the index of the column that partitions a stream or the result of a query. None: the result does
+    not contain the key, and no query reads the result.
     """
 
     columns: Mapping[str, int | None]

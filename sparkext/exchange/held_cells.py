@@ -14,10 +14,10 @@ from sparkext.storage.paced_writes import PacedWriter
 
 
 class HeldCells:
-    """A buffer of compressed blocks. `most()`: maximum bytes in memory, None without limit; the rest is spilled to
-    disk, in `folder`.
+    """A buffer of compressed blocks.
 
-    The spill file has no name, so it is removed however the process ends.
+    `most()`: maximum bytes in memory, None without limit. The rest is spilled to disk, in `folder`. The spill file has
+    no name, so it is removed however the process ends.
     """
 
     def __init__(self, most: Callable[[], int | None], folder: Path) -> None:

@@ -1,5 +1,6 @@
-"""Arithmetic of decimals, exact as in Spark: on machine words if the extremes of a batch prove that nothing overflows,
-else on Python integers.
+"""Arithmetic of decimals, exact as in Spark.
+
+It computes with machine words if the extremes of a batch prove that nothing overflows, else with Python integers:
 
     l_extendedprice * (1 - l_discount)      90104..10494950 at scale 2
                                           * 90..100         at scale 2, from 1.00 - 0.00..0.10

@@ -29,11 +29,10 @@ _AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class NearestOrder:
-    """The order of rows with `width` columns. Column `time` is the event time; `ties`, if given, orders rows of equal
-    time.
+    """The order of rows with `width` columns.
 
-    `keys`: columns that a lookup compares for equality. `last_only`: whether only the last row up to a time is looked
-    up.
+    Column `time` is the event time; `ties`, if given, orders rows of equal time. `keys`: columns that a lookup compares
+    for equality. `last_only`: whether only the last row up to a time is looked up.
     """
 
     width: int

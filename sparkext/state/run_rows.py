@@ -19,10 +19,10 @@ from sparkext.storage.fingerprint import fingerprint_of
 
 @dataclass(frozen=True)
 class RunRows(KeptRows):
-    """The rows of one side of a join, of some batches and buckets (`lines`): in segments, or in a table if they belong
-    to the current batch.
+    """The rows of one side of a join, of some batches and buckets (`lines`).
 
-    `folder` is the folder of the join's state; the other fields are as in `KeptRows`.
+    They are in segments, or in a table if they belong to the current batch. `folder` is the folder of the join's state;
+    the other fields are as in `KeptRows`.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {

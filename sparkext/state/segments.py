@@ -27,8 +27,10 @@ _WRAP = 1 << 64
 
 @dataclass(frozen=True)
 class SegmentInfo:
-    """Metadata of rows: their number, the sum of their fingerprints, the latest time (µs) at which one of them can be
-    matched (None: no limit), and their bytes on disk.
+    """Metadata of rows.
+
+    These are their number, the sum of their fingerprints, the latest time (µs) at which one of them can be matched
+    (None: no limit), and their bytes on disk.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"bytes": "how rows are compressed, and 0 before they are stored"}

@@ -52,12 +52,12 @@ _ROW = pa.field("row", pa.int64())
 
 @dataclass(frozen=True)
 class StoredSide:
-    """The stored columns of one side: its rows, their expiry time (if they expire), their bucket, and a row number if
-    they are `numbered`.
+    """The stored columns of one side.
 
-    `event_time`: the column with the event time, None if it is not needed. `retained`: the number of µs during which
-    other rows can match a row, until it expires; None without expiry. `order`: if given, only the nearest row in this
-    order matches.
+    These are the columns of its rows, their expiry time (if they expire), their bucket, and a row number if they are
+    `numbered`. `event_time`: the column with the event time, None if it is not needed. `retained`: the number of µs
+    during which other rows can match a row, until it expires; None without expiry. `order`: if given, only the nearest
+    row in this order matches.
 
     `rows` may be the schema of a query; all columns become nullable in the state (`nullable_schema`).
     """
@@ -156,8 +156,9 @@ class StreamState:
     """The state before one batch, in one run of a query."""
 
     def __init__(self, folder: Place, sides: Sequence[str], batch: int, run: str, first: Cut, made_by: str) -> None:
-        """Read the partitioning of the sides; `sides` are their folder names, `first` is the initial partitioning, and
-        `made_by` a text that describes the operator.
+        """Read the partitioning of the sides.
+
+        `sides`: their folder names; `first`: the initial partitioning; `made_by`: a text that describes the operator.
 
         Raises
         ------

@@ -57,8 +57,9 @@ class ArrivedRows:
         return self._join.sides[side].schema.empty_table() if found is None else found
 
     def info(self, side: int, fragment: int) -> SegmentInfo:
-        """Return the metadata of a fragment. Numbering rows changes their fingerprints, so the checksum is computed
-        again for a numbered side.
+        """Return the metadata of a fragment.
+
+        Numbering rows changes their fingerprints, so the checksum is computed again for a numbered side.
         """
         stored = self._join.sides[side]
         checksum = None if stored.numbered else self._checksums.get((side, fragment), 0) % (1 << 64)

@@ -192,8 +192,9 @@ class OrderedSlot:
         return self._ordered.cut.lines(LEFT, self._writer)
 
     def _runs(self, side: int) -> list[RunRows]:
-        """Return the stored runs that may have rows of this partition: its own since the plan's first batch, and all
-        older runs, which were written under other tables.
+        """Return the stored runs that may have rows of this partition.
+
+        These are its own runs since the plan's first batch, and all older runs, which were written under other tables.
         """
         if self._lookup is None:
             return []

@@ -18,8 +18,9 @@ _KINDS = (pa.int32(), pa.bool_())
 
 @dataclass(frozen=True)
 class PartitionTask(ConfiguredTask):
-    """Emits the rows of a side in blocks (`cell` in the code). `slot_keys[i]`: a key that Spark's shuffle maps to
-    partition i.
+    """Emits the rows of a side in blocks (`cell` in the code).
+
+    `slot_keys[i]`: a key that Spark's shuffle maps to partition i.
     """
 
     partitioning: Partitioning

@@ -61,8 +61,9 @@ fraction of 0.08 (query 7), 1.4 with a fraction of 0.49 (query 21). The limit is
 
 @dataclass(frozen=True)
 class Given:
-    """The build side of a join, with the index of this join. `open` returns this index for any recipe, so that no
-    second index is built.
+    """The build side of a join, with the index of this join.
+
+    `open` returns this index for any recipe, so that no second index is built.
     """
 
     source: KeptRows

@@ -54,8 +54,9 @@ def fields_read(predicate: Callable[..., Any], position: int) -> set[str]:
 
 
 class _Reads:
-    """Tracks a record through the code of functions, in numba's intermediate representation, which is the same for all
-    Python versions.
+    """Tracks a record through the code of functions.
+
+    It reads numba's intermediate representation, which is the same for all Python versions.
     """
 
     def __init__(self) -> None:

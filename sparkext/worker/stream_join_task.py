@@ -175,8 +175,9 @@ class _Slot:
         return self._state.store_head(stored, rows, info, self._next_cut(came), came=came)
 
     def _came(self) -> list[int]:
-        """Return the received bytes of both sides so far, extrapolated from the first fragment of each side. The
-        partition that writes the first left fragment also receives the first right fragment.
+        """Return the received bytes of both sides so far, extrapolated from the first fragment of each side.
+
+        The partition that writes the first left fragment also receives the first right fragment.
         """
         cut, before = self._state.cut, self._state.head.get("came", (0, 0))
         return [came + cut.fragments(side) * self._arrived.bytes(side) for side, came in enumerate(before)]

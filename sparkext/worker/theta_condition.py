@@ -62,8 +62,9 @@ def bind_theta(theta: Theta, source: int, build: BuildSide) -> ThetaCondition:
 
 
 class CompiledCondition:
-    """A condition compiled from an expression. Null masks are passed along with the values of all probe columns, and
-    of the build columns that contain nulls.
+    """A condition compiled from an expression.
+
+    Null masks are passed along with the values of all probe columns, and of the build columns that contain nulls.
     """
 
     def __init__(self, expression: Expression, source: int, build: BuildSide) -> None:

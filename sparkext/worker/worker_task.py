@@ -144,10 +144,10 @@ def _settle() -> None:
 
 @contextmanager
 def _entered(settings: Settings, tasks_sharing: int | None) -> Iterator[Tasks]:
-    """Register this task as one that shares the memory, and apply its memory limit. Yield the function that counts the
-    registered tasks.
+    """Register this task as one that shares the memory, and apply its memory limit.
 
-    Within this context, a process requests the identity of each remote file only once per run of the query.
+    Yield the function that counts the registered tasks. Within this context, a process requests the identity of each
+    remote file only once per run of the query.
     """
     otherwise = tasks_sharing or len(os.sched_getaffinity(0))
     with process_probe().limited(settings.memory_max_bytes), task_entered(otherwise) as tasks, one_run(_run()):

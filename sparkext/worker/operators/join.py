@@ -120,7 +120,7 @@ class Join:
             start += piece.size
 
     def _note(self, pairs: RowSet) -> None:
-        """Hook for subclasses: receives the pairs that fulfil the condition."""
+        """Receive the pairs that fulfil the condition: a hook for subclasses."""
 
 
 def _pairs(rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
