@@ -313,5 +313,5 @@ WORKER_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], Finding]] = {
     "memory": check_memory,
 }
 
-SESSION_CHECKS = ("session", "io encryption", "lake tables", "local dirs", *WORKER_CHECKS, "a join")
+SESSION_CHECKS = ("session", "options", "io encryption", "lake tables", "local dirs", *WORKER_CHECKS, "a join")
 """The titles of the checks that are reported as not checked if they do not run."""

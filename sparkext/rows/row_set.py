@@ -210,7 +210,10 @@ class RowSet:
 
 
 def _plain(references: Iterable[ColumnRef]) -> Iterator[ColumnRef]:
-    """Yield columns without duplicates, each followed by its alternative, if there is one."""
+    """Yield the columns that `gather` copies for these references: each with its alternatives, if it has any.
+
+    An alternative that is also a reference occurs twice, as it is copied twice.
+    """
     for reference in dict.fromkeys(references):
         yield reference
         if reference.otherwise is not None:

@@ -145,7 +145,7 @@ def test_a_check_that_raises_hides_no_other(
     assert lines[3].startswith("ok    python")
     assert lines[4] == "ok    session         started"
     assert lines[5].startswith("FAIL  session         RuntimeError: ended -> ")
-    assert lines[6] == "warn  io encryption   not checked: there is no session"
+    assert lines[6] == "warn  options         not checked: there is no session"
     assert len(lines) == 4 + 1 + len(session_checks.SESSION_CHECKS) + 2
     assert lines[-1] == "2 checks failed: numba, session. Joins cannot run until this is fixed."
 
