@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array, validity, values_view, var_bytes
-from sparkext.kernels.hashing import hash_rows, mix_word
-from sparkext.kernels.jit import NO_MASK, kernel
+from sparkext.kernels.columns.buffers import Int64Array, validity, values_view, var_bytes
+from sparkext.kernels.keys.hashing import hash_rows, mix_word
+from sparkext.kernels.runtime.jit import NO_MASK, kernel
 
 _NULL = 0x5BD1E995
 

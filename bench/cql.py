@@ -120,7 +120,7 @@ def _emitted(
     """Return the output of an engine for all rows. `batch`: rows per turn of a query, 0: no turns, None: default."""
     from sparkext.cql.code import code_of
     from sparkext.cql.engine import FOR_EVER, ROWS_IN_TURN, Engine, Given
-    from sparkext.kernels.jit import frozen
+    from sparkext.kernels.runtime.jit import frozen
 
     needed = graph.needed(outputs)
     code = code_of(needed, outputs, together=batch == 0)

@@ -111,8 +111,8 @@ def _digest(run: Callable[[], pa.Table], keys: list[str]) -> tuple[int, str]:
 
 
 def _ours(table: pa.Table) -> Callable[[], pa.Table]:
-    from sparkext.kernels.accumulators import accumulator
-    from sparkext.kernels.group_table import GroupTable
+    from sparkext.kernels.groups.accumulators import accumulator
+    from sparkext.kernels.groups.group_table import GroupTable
 
     morsels = [batch.columns for batch in table.to_batches()]
     types = table.schema.types[:-1]

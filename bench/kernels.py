@@ -15,8 +15,8 @@ from bench.text_table import text_table
 from bench.workloads import BATCH_ROWS, load_table
 
 if TYPE_CHECKING:
-    from sparkext.kernels.index import JoinIndex
-    from sparkext.kernels.keys import NormalisedKeys
+    from sparkext.kernels.indexes.protocols import JoinIndex
+    from sparkext.kernels.keys.normalised import NormalisedKeys
 
 NOTES = f"""\
 Measured: lookup and probe, from encoded int64 keys in morsels of {BATCH_ROWS:,} to pairs of row ids, one core; and the
@@ -39,7 +39,7 @@ def _runner(build: str) -> Callable[[Bench], None]:
 
 
 def _run(bench: Bench, build: str) -> None:
-    from sparkext.kernels.index import index_bytes
+    from sparkext.kernels.indexes.protocols import index_bytes
 
     build_keys, probes = _load(bench, build)
     rows = len(build_keys)
@@ -73,9 +73,9 @@ def _load(bench: Bench, build: str) -> tuple[np.ndarray, Mapping[str, np.ndarray
 
 
 def _builders(build_keys: np.ndarray) -> dict[str, Callable[[], JoinIndex]]:
-    from sparkext.kernels.dense_index import build_dense_index, key_range
-    from sparkext.kernels.hash_index import build_hash_index
-    from sparkext.kernels.ordered_index import build_ordered_index
+    from sparkext.kernels.indexes.dense_index import build_dense_index, key_range
+    from sparkext.kernels.indexes.hash_index import build_hash_index
+    from sparkext.kernels.indexes.ordered_index import build_ordered_index
 
     keys = _encoded(build_keys)
 
@@ -88,7 +88,7 @@ def _builders(build_keys: np.ndarray) -> dict[str, Callable[[], JoinIndex]]:
 
 
 def _encoded(keys: np.ndarray) -> NormalisedKeys:
-    from sparkext.kernels.keys import normalise_keys
+    from sparkext.kernels.keys.normalised import normalise_keys
 
     return normalise_keys([pa.array(keys)], [False])
 
@@ -115,7 +115,7 @@ def _probe(
 
 
 def _run_probes(index: JoinIndex, morsels: list[NormalisedKeys]) -> None:
-    from sparkext.kernels.matches import START, probe
+    from sparkext.kernels.indexes.matches import START, probe
 
     for morsel in morsels:
         matches = index.lookup(morsel)
@@ -124,7 +124,7 @@ def _run_probes(index: JoinIndex, morsels: list[NormalisedKeys]) -> None:
 
 def _check_probes(index: JoinIndex, morsels: list[NormalisedKeys], build_keys: np.ndarray) -> int:
     """Return the number of pairs, or -1 if a pair joins different keys."""
-    from sparkext.kernels.matches import START, probe
+    from sparkext.kernels.indexes.matches import START, probe
 
     rows = 0
     for morsel in morsels:
@@ -153,7 +153,7 @@ class _Rate:
 
 
 def _build_table(timings: list[Timing], indexes: Mapping[str, JoinIndex], rows: int) -> str:
-    from sparkext.kernels.index import index_bytes
+    from sparkext.kernels.indexes.protocols import index_bytes
 
     table = [
         [

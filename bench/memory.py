@@ -22,7 +22,7 @@ from bench.text_table import mib, text_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkext.kernels.keys import NormalisedKeys
+    from sparkext.kernels.keys.normalised import NormalisedKeys
 
 NOTES = """\
 Measured: resident and proportional set sizes from /proc/<pid>/smaps of the live Python workers; sizes of index arrays;
@@ -133,10 +133,10 @@ def _mappings(smaps: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _index_bytes(bench: Bench) -> None:
-    from sparkext.kernels.dense_index import build_dense_index
-    from sparkext.kernels.hash_index import build_hash_index
-    from sparkext.kernels.index import index_bytes
-    from sparkext.kernels.ordered_index import build_ordered_index
+    from sparkext.kernels.indexes.dense_index import build_dense_index
+    from sparkext.kernels.indexes.hash_index import build_hash_index
+    from sparkext.kernels.indexes.ordered_index import build_ordered_index
+    from sparkext.kernels.indexes.protocols import index_bytes
 
     numbers = np.random.default_rng(1).permutation(INDEX_ROWS).astype(np.int64)
     table = []
@@ -171,7 +171,7 @@ def _key_sets(numbers: np.ndarray) -> dict[str, pa.Array]:
 
 
 def _encoded(keys: pa.Array) -> NormalisedKeys:
-    from sparkext.kernels.keys import normalise_keys
+    from sparkext.kernels.keys.normalised import normalise_keys
 
     return normalise_keys([keys], [False])
 

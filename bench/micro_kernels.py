@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyperf
 
-from sparkext.kernels.dense_index import build_dense_index, key_range
-from sparkext.kernels.gather import Column
-from sparkext.kernels.hash_index import build_hash_index
-from sparkext.kernels.index import JoinIndex
-from sparkext.kernels.keys import NormalisedKeys, normalise_keys
-from sparkext.kernels.matches import START, probe
-from sparkext.kernels.ordered_index import build_ordered_index
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.indexes.dense_index import build_dense_index, key_range
+from sparkext.kernels.indexes.hash_index import build_hash_index
+from sparkext.kernels.indexes.matches import START, probe
+from sparkext.kernels.indexes.ordered_index import build_ordered_index
+from sparkext.kernels.indexes.protocols import JoinIndex
+from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
 
 MORSEL = 131_072
 BUILD = 100_000

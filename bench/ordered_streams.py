@@ -88,8 +88,8 @@ def _mergers(words: Any, starts: Any) -> list[Contestant]:
     import duckdb
     import polars as pl
 
-    from sparkext.kernels.jit import frozen
-    from sparkext.kernels.merge_runs import merge_runs
+    from sparkext.kernels.runtime.jit import frozen
+    from sparkext.kernels.sort.merge_runs import merge_runs
 
     words, starts = frozen(words), frozen(starts)
     frames = [
@@ -218,7 +218,7 @@ def speedup(members: Members, plan: Assignment, slots: int, costs: Costs) -> flo
 def _costs(bench: Bench) -> Costs:
     """Measure the costs on rows of this benchmark, on one core."""
     from sparkext.exchange.cells import cell_of, rows_of
-    from sparkext.kernels.jit import frozen
+    from sparkext.kernels.runtime.jit import frozen
     from sparkext.rows.time_order import TimeOrder
     from sparkext.worker.ordered_slot import InOrder
 

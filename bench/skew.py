@@ -218,7 +218,7 @@ def _repeat(folder: Path) -> None:
 def _sides(skewed: Skewed, keys: int, rows: int, folder: Path) -> Mapping[str, Path]:
     """Write rows of 32 bytes. Keys of the first `nodes` partitions have more probe rows, and more matches for each."""
     from sparkext.exchange.partitioning import Partitioning
-    from sparkext.kernels.hashing import FULL_MASK
+    from sparkext.kernels.keys.hashing import FULL_MASK
 
     every = np.arange(keys)
     routing = RoutingTable(_LINES, _SLOTS)
@@ -244,8 +244,8 @@ def unit_costs(rows: int) -> UnitCosts:
     from sparkext.exchange.cells import rows_of
     from sparkext.exchange.leaving_rows import leaving_cells
     from sparkext.exchange.partitioning import Partitioning, line_count
-    from sparkext.kernels.hashing import FULL_MASK
-    from sparkext.kernels.keys import normalise_keys
+    from sparkext.kernels.keys.hashing import FULL_MASK
+    from sparkext.kernels.keys.normalised import normalise_keys
 
     rng = np.random.default_rng(1)
     columns = [rng.permutation(rows), *(rng.integers(0, 1 << 40, rows) for _ in range(3))]

@@ -7,8 +7,8 @@ table. Without a key, all records are in one chain, and the index never gets mor
 from __future__ import annotations
 
 from sparkext.kernels.arena.room import allocate, release
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.jit import inlined
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.runtime.jit import inlined
 
 CHAIN_WORDS = 3
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.intrinsics import word_of
-from sparkext.kernels.jit import inlined
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.runtime.intrinsics import word_of
+from sparkext.kernels.runtime.jit import inlined
 
 _DIGITS = 67
 _PENDING, _NAN, _PLUS, _MINUS = range(_DIGITS, _DIGITS + 4)

@@ -5,8 +5,8 @@ An accumulator is [sum of the upper halves, sum of the lower halves, number of v
 
 from __future__ import annotations
 
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.jit import inlined
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.runtime.jit import inlined
 
 INTEGER_SUM_WORDS = 3
 _LOW = 0xFFFFFFFF

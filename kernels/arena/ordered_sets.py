@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from sparkext.kernels.arena.room import allocate, release
 from sparkext.kernels.arena.words import before, hashed
-from sparkext.kernels.buffers import Int64Array, UInt8Array
-from sparkext.kernels.jit import inlined
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
+from sparkext.kernels.runtime.jit import inlined
 
 _RIGHT, _VALUE, _RANK, _COUNT = 1, 2, 3, 4
 _NODE_WORDS = 5

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sparkext.kernels.arena.room import release
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.jit import inlined, kernel
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.runtime.jit import inlined, kernel
 
 QUEUE_WORDS = 3
 

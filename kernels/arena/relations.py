@@ -15,8 +15,8 @@ from sparkext.kernels.arena.queues import QUEUE_WORDS, append
 from sparkext.kernels.arena.room import allocate, cleared, release
 from sparkext.kernels.arena.rows import copy_row, find_row, hash_row, queued, sort_rows
 from sparkext.kernels.arena.tables import HASH, RECORD_WORDS, link, unlink
-from sparkext.kernels.buffers import Int64Array, UInt8Array
-from sparkext.kernels.jit import inlined
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
+from sparkext.kernels.runtime.jit import inlined
 
 DISTINCT, UNION, EXCEPT, EXCEPT_ALL, INTERSECT, INTERSECT_ALL = range(6)
 BAG_WORDS = 3

@@ -6,8 +6,8 @@ by size. Each size of up to 64 words has its own list; larger sizes are rounded 
 
 from __future__ import annotations
 
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.jit import inlined
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.runtime.jit import inlined
 
 _SMALL = 64
 FIRST_FREE = 112

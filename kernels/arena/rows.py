@@ -11,8 +11,8 @@ from sparkext.kernels.arena.queues import append
 from sparkext.kernels.arena.room import allocate, release
 from sparkext.kernels.arena.tables import HASH, first
 from sparkext.kernels.arena.words import before, hashed
-from sparkext.kernels.buffers import Int64Array, UInt8Array
-from sparkext.kernels.jit import inlined
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
+from sparkext.kernels.runtime.jit import inlined
 
 
 @inlined

@@ -6,8 +6,8 @@ The first word of a record is the link to the next record, so heads of chains an
 from __future__ import annotations
 
 from sparkext.kernels.arena.room import allocate, cleared, release
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.jit import inlined
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.runtime.jit import inlined
 
 TABLE_WORDS = 3
 NEXT, HASH = 0, 1

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparkext.kernels.buffers import Int64Array, UInt8Array
-from sparkext.kernels.hashing import mix_word
-from sparkext.kernels.intrinsics import word_of
-from sparkext.kernels.jit import inlined
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
+from sparkext.kernels.keys.hashing import mix_word
+from sparkext.kernels.runtime.intrinsics import word_of
+from sparkext.kernels.runtime.jit import inlined
 
 NAN = 0x7FF8000000000000
 INTEGER_ORDER, DOUBLE_ORDER, TEXT_ORDER = range(3)

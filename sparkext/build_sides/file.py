@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.kernels.buffers import is_var, raw_var_bytes
-from sparkext.kernels.jit import AnyArray
+from sparkext.kernels.columns.buffers import is_var, raw_var_bytes
+from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.memory.freed import headroom_for
 from sparkext.rows.contiguous import contiguous, needs_wide_offsets, wide_type
 from sparkext.rows.types import conform

@@ -14,19 +14,26 @@ from sparkext.build_sides.file import WAYS_OUT
 from sparkext.build_sides.index_file import AnyIndex, IndexInfo
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.kernels.all_rows_index import AllRowsIndex
-from sparkext.kernels.bounds import is_ranked
-from sparkext.kernels.dense_index import build_dense_index, key_range
-from sparkext.kernels.gather import Column
-from sparkext.kernels.hash_index import build_hash_index
-from sparkext.kernels.index import JoinIndex, index_bytes
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.key_set import build_key_set
-from sparkext.kernels.keys import NormalisedKeys, cast_key, key_bounds, key_ranges, normalise_keys, uses_words
-from sparkext.kernels.ordered_index import build_ordered_index
-from sparkext.kernels.range_index import RangeIndex, build_range_index
-from sparkext.kernels.row_ids import RowIds, count_runs
-from sparkext.kernels.threads import ahead
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.columns.row_ids import RowIds, count_runs
+from sparkext.kernels.indexes.all_rows_index import AllRowsIndex
+from sparkext.kernels.indexes.bounds import is_ranked
+from sparkext.kernels.indexes.dense_index import build_dense_index, key_range
+from sparkext.kernels.indexes.hash_index import build_hash_index
+from sparkext.kernels.indexes.key_set import build_key_set
+from sparkext.kernels.indexes.ordered_index import build_ordered_index
+from sparkext.kernels.indexes.protocols import JoinIndex, index_bytes
+from sparkext.kernels.indexes.range_index import RangeIndex, build_range_index
+from sparkext.kernels.keys.normalised import (
+    NormalisedKeys,
+    cast_key,
+    key_bounds,
+    key_ranges,
+    normalise_keys,
+    uses_words,
+)
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.threads import ahead
 from sparkext.memory.freed import headroom_for
 from sparkext.plans.algorithm import (
     CLUSTERED_SHARE,

@@ -12,15 +12,15 @@ import pyarrow as pa
 
 from sparkext.build_sides.file import read_column, write_column
 from sparkext.errors import BuildFileError
-from sparkext.kernels.all_rows_index import AllRowsIndex
-from sparkext.kernels.dense_index import DenseIndex
-from sparkext.kernels.hash_index import HashIndex
-from sparkext.kernels.index import JoinIndex
-from sparkext.kernels.jit import AnyArray
-from sparkext.kernels.key_set import KeySet
-from sparkext.kernels.keys import KeyBounds, KeyRanges
-from sparkext.kernels.ordered_index import OrderedIndex
-from sparkext.kernels.range_index import RangeIndex
+from sparkext.kernels.indexes.all_rows_index import AllRowsIndex
+from sparkext.kernels.indexes.dense_index import DenseIndex
+from sparkext.kernels.indexes.hash_index import HashIndex
+from sparkext.kernels.indexes.key_set import KeySet
+from sparkext.kernels.indexes.ordered_index import OrderedIndex
+from sparkext.kernels.indexes.protocols import JoinIndex
+from sparkext.kernels.indexes.range_index import RangeIndex
+from sparkext.kernels.keys.normalised import KeyBounds, KeyRanges
+from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.storage.container import ContainerWriter, read_footer
 
 AnyIndex = JoinIndex | RangeIndex

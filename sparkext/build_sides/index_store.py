@@ -19,11 +19,11 @@ from sparkext.build_sides.file import read_build_file
 from sparkext.build_sides.index_builder import BuiltIndex, index_columns
 from sparkext.build_sides.index_file import AnyIndex, IndexInfo, read_index_file, write_index_file
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.kernels.gather import Column
-from sparkext.kernels.keys import NormalisedKeys
-from sparkext.kernels.matches import Matches
-from sparkext.kernels.nearest import NearestKeys, nearest
-from sparkext.kernels.range_index import Candidates, RangeIndex, RangeKeys
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.indexes.matches import Matches
+from sparkext.kernels.indexes.nearest import NearestKeys, nearest
+from sparkext.kernels.indexes.range_index import Candidates, RangeIndex, RangeKeys
+from sparkext.kernels.keys.normalised import NormalisedKeys
 from sparkext.rows.contiguous import contiguous
 from sparkext.storage.container import TEMPORARY_SUFFIX, FileIdentity, atomic_file, file_identity, map_checked
 from sparkext.storage.last_used import LastUsed

@@ -208,7 +208,7 @@ def worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
             return importlib.import_module(name).__version__
 
         def cache() -> Any:
-            jit = importlib.import_module("sparkext.kernels.jit")
+            jit = importlib.import_module("sparkext.kernels.runtime.jit")
             return jit.kernel(jit.frozen).stats.cache_path
 
         def headroom() -> Any:

@@ -51,7 +51,7 @@ from sparkext.kernels.arena.relations import (
     UNION,
 )
 from sparkext.kernels.arena.words import DOUBLE_ORDER
-from sparkext.kernels.nested_loop import Constant
+from sparkext.kernels.indexes.nested_loop import Constant
 from sparkext.plans.expression import Expression
 from sparkext.plans.number_types import INTEGERS
 
@@ -68,8 +68,8 @@ from sparkext.kernels.arena.room import release
 from sparkext.kernels.arena.rows import copy_all, copy_row, queued, release_queued
 from sparkext.kernels.arena.tables import open_table, unlink
 from sparkext.kernels.arena.words import compare_texts, double_word, hashed, normal
-from sparkext.kernels.intrinsics import double_of, multiply_overflows
-from sparkext.kernels.jit import inlined, kernel
+from sparkext.kernels.runtime.intrinsics import double_of, multiply_overflows
+from sparkext.kernels.runtime.jit import inlined, kernel
 """
 _SET_OPERATIONS = {
     ("union", False): UNION,

@@ -18,8 +18,8 @@ from sparkext.cql.stored_state import read_state, write_state
 from sparkext.cql.words import column_of, nulls_of, words_of
 from sparkext.kernels.arena.queues import drain
 from sparkext.kernels.arena.room import ArenaFullError
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.text_dictionary import TextDictionary
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.groups.text_dictionary import TextDictionary
 from sparkext.rows.types import arrow_key_type
 
 FOR_EVER = (1 << 63) - 2

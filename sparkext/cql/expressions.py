@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparkext.kernels.nested_loop import Constant
+from sparkext.kernels.indexes.nested_loop import Constant
 from sparkext.plans.expression import Expression
 from sparkext.plans.number_types import FLOATS
 from sparkext.rows.expression_code import ExpressionWriter, Step

@@ -15,7 +15,7 @@ import numpy as np
 from sparkext.cql.layout import AFTER, BEFORE_ALL, EPSILONS, GIVEN, NOW, ROW, STEPS, TIME, Layout, Literal
 from sparkext.cql.lines import SHARED, fires, indented
 from sparkext.kernels.arena.queues import QUEUE_WORDS
-from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.columns.buffers import Int64Array
 
 ROWS_AT_ONCE = 1 << 16
 """Number of output rows after which the loops return, and of rows that a section passes on in one turn."""

@@ -23,7 +23,7 @@ from types import ModuleType
 
 import numba
 
-from sparkext.kernels.local_folder import private_folder
+from sparkext.kernels.runtime.local_folder import private_folder
 from sparkext.storage.container import private_file
 from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.errors import StateError
-from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.columns.buffers import Int64Array
 
 _FORMAT = 1
 _HEADER = b"sparkext.cql"

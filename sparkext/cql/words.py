@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 
 from sparkext.cql.queries import Column
 from sparkext.kernels.arena.words import NAN
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.text_dictionary import TextDictionary
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.groups.text_dictionary import TextDictionary
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.plans.key_types import KeyType
 from sparkext.rows.times import microseconds
 

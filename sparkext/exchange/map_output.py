@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from sparkext.errors import CellError
 from sparkext.exchange.packed_rows import RowUnpacker, packed_cells
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.checksum import checksum
-from sparkext.kernels.partition import SlotOrder
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.shuffle.checksum import checksum
+from sparkext.kernels.shuffle.partition import SlotOrder
 from sparkext.memory.address_space import mapping
 from sparkext.rows.collected import mapped, unnamed_file
 from sparkext.rows.morsels import MAX_MORSEL_BYTES

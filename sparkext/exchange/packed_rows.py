@@ -28,12 +28,12 @@ import pyarrow.compute as pc
 
 from sparkext.errors import SchemaMismatchError
 from sparkext.exchange.cells import CELL_BYTES
-from sparkext.kernels.buffers import UInt8Array, allocate, fixed_width_dtype, is_var, raw_var_bytes, validity
-from sparkext.kernels.decimal_words import halves_of, words_of
-from sparkext.kernels.gather import Column, gathered
-from sparkext.kernels.jit import AnyArray, frozen
-from sparkext.kernels.partition import SlotOrder
-from sparkext.kernels.row_ids import RowIds
+from sparkext.kernels.columns.buffers import UInt8Array, allocate, fixed_width_dtype, is_var, raw_var_bytes, validity
+from sparkext.kernels.columns.gather import Column, gathered
+from sparkext.kernels.columns.row_ids import RowIds
+from sparkext.kernels.keys.decimal_words import halves_of, words_of
+from sparkext.kernels.runtime.jit import AnyArray, frozen
+from sparkext.kernels.shuffle.partition import SlotOrder
 from sparkext.rows.morsels import ranges_within
 
 _HEADER = struct.Struct("<QQ")

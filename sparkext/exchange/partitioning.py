@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.keys import cast_key, normalise_keys
-from sparkext.kernels.partition import MOST_LINES, Int32Array, SlotOrder, hashes_of, lines_of, slot_order
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.keys.normalised import cast_key, normalise_keys
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.partition import MOST_LINES, Int32Array, SlotOrder, hashes_of, lines_of, slot_order
 from sparkext.plans.routing import RoutingTable
 from sparkext.rows.fingerprints import row_hashes
 

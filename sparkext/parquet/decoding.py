@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkext.errors import SchemaMismatchError
-from sparkext.kernels.gather import MAX_VAR_BYTES
+from sparkext.kernels.columns.gather import MAX_VAR_BYTES
 from sparkext.parquet.opened_file import reading
 from sparkext.rows.contiguous import wide_type
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes

@@ -7,9 +7,9 @@ from threading import Lock
 
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.gather import Column
-from sparkext.kernels.row_ids import RowIds
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.columns.row_ids import RowIds
 
 
 class DeferredColumn:

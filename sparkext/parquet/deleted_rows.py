@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.columns.buffers import Int64Array
 
 _KEPT = 64
 _NONE: Int64Array = np.empty(0, dtype=np.int64)

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.errors import SchemaMismatchError
-from sparkext.kernels.gather import Column
-from sparkext.kernels.threads import ahead, each, pool
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.runtime.threads import ahead, each, pool
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.decoded_sizes import DecodedSizes
 from sparkext.parquet.decoding import as_declared, decoded_pieces

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from sparkext.kernels.local_folder import private_folder
+from sparkext.kernels.runtime.local_folder import private_folder
 from sparkext.reports.metrics import TaskMetrics, last_run
 from sparkext.storage.container import private_file
 from sparkext.storage.local_folder import beside_task

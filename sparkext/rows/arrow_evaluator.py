@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import validity
-from sparkext.kernels.keys import cast_key
+from sparkext.kernels.columns.buffers import validity
+from sparkext.kernels.keys.normalised import cast_key
 from sparkext.plans.expression import (
     ARITHMETIC,
     CASES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.kernels.gather import MAX_VAR_BYTES
+from sparkext.kernels.columns.gather import MAX_VAR_BYTES
 
 
 def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:

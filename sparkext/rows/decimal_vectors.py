@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from sparkext.kernels.buffers import allocate
-from sparkext.kernels.jit import AnyArray
+from sparkext.kernels.columns.buffers import allocate
+from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.plans.expression import Expression
 from sparkext.rows.vectors import Interval, Mask, Vector, all_known, any_of, both, extremes, in_turn, where_true
 

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparkext.kernels.intrinsics import multiply_overflows
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.nested_loop import FAILED, Constant, is_among
+from sparkext.kernels.indexes.nested_loop import FAILED, Constant, is_among
+from sparkext.kernels.runtime.intrinsics import multiply_overflows
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.plans.expression import ARITHMETIC, COMPARISONS, ColumnPlace, Expression
 from sparkext.plans.number_types import unscaled
 

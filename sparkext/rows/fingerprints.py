@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array, UInt64Array, is_var, validity
-from sparkext.kernels.hashing import hash_words
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.keys import normalise_keys, word_bits
-from sparkext.kernels.partition import hashes_of
+from sparkext.kernels.columns.buffers import Int64Array, UInt64Array, is_var, validity
+from sparkext.kernels.keys.hashing import hash_words
+from sparkext.kernels.keys.normalised import normalise_keys, word_bits
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.partition import hashes_of
 
 _MOST_WORD_BITS = 64
 _NULL = np.uint64(0x9E3779B97F4A7C15)

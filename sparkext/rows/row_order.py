@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.kernels.buffers import is_var, validity
-from sparkext.kernels.keys import column_words, decimal_halves, word_bits
+from sparkext.kernels.columns.buffers import is_var, validity
+from sparkext.kernels.keys.normalised import column_words, decimal_halves, word_bits
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]

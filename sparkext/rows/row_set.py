@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.gather import compose
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.keys import cast_key
-from sparkext.kernels.matches import Pairs
-from sparkext.kernels.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.columns.gather import compose
+from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.indexes.matches import Pairs
+from sparkext.kernels.keys.normalised import cast_key
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import ColumnRef
 from sparkext.rows.types import arrow_key_type

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from sparkext.kernels.row_ids import RowIds, count_runs
+from sparkext.kernels.columns.row_ids import RowIds, count_runs
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table, pa.Array)
 

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.merge_runs import merge_runs
-from sparkext.kernels.radix_sort import sort_segments, sort_words
-from sparkext.kernels.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.sort.merge_runs import merge_runs
+from sparkext.kernels.sort.radix_sort import sort_segments, sort_words
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.times import microseconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.columns.buffers import Int64Array
 
 NO_TIME = -(1 << 63)
 """Represents a missing time, before all others."""

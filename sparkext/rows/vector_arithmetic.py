@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparkext.kernels.jit import AnyArray
+from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.plans.expression import Expression
 from sparkext.plans.number_types import FLOATS, INTEGERS
 from sparkext.rows.decimal_vectors import interval_of, to_decimal, to_double

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparkext.kernels.calendar import FIRST, KEPT, LAST, date_field, moved
-from sparkext.kernels.jit import AnyArray
+from sparkext.kernels.runtime.jit import AnyArray
+from sparkext.kernels.values.calendar import FIRST, KEPT, LAST, date_field, moved
 from sparkext.plans.expression import Expression
 from sparkext.rows.vectors import Mask, Vector, all_known, any_of, both
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkext.errors import BuildFileError, StateError
-from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.state.places import Place
 from sparkext.storage.container import ContainerWriter, read_footer
 

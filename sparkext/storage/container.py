@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.errors import BuildFileError
-from sparkext.kernels.checksum import Checksum, checksum
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.checksum import Checksum, checksum
 from sparkext.memory.address_space import mapping
 from sparkext.storage.last_used import LastUsed
 from sparkext.storage.paced_writes import PacedWriter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkext.kernels.local_folder import local_folder
+from sparkext.kernels.runtime.local_folder import local_folder
 
 __all__ = ["beside_task", "local_folder"]
 

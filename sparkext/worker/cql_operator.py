@@ -13,7 +13,7 @@ from sparkext.cql.code import Code
 from sparkext.cql.engine import Emitted, Engine, Given, StateFullError, StepsExceededError
 from sparkext.cql.graph import Graph, spelled_cycle
 from sparkext.errors import QueryStateError
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.times import microseconds
 from sparkext.rows.types import arrow_key_type

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.join_size import WIDTH, pairs_of
+from sparkext.kernels.shuffle.join_size import WIDTH, pairs_of
 from sparkext.memory.probes import Tasks
 from sparkext.plans.line_costs import Ran, Scale
 from sparkext.plans.matrix import Cut, matrix_plan

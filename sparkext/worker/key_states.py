@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.errors import StateError
-from sparkext.kernels.gather import MAX_VAR_BYTES
+from sparkext.kernels.columns.gather import MAX_VAR_BYTES
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows.times import microseconds
 from sparkext.rows.types import conform

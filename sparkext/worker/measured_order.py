@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.config import Settings
-from sparkext.kernels.gather import VarBytesOverflowError
+from sparkext.kernels.columns.gather import VarBytesOverflowError
 from sparkext.plans.join_order import JoinEstimate, cheapest, given, has_choice, movable, needed, shuffled
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.spec import PipelineSpec

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sparkext.build_sides.rows_on_disk import collected_rows
 from sparkext.exchange.cells import rows_of
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.memory.probes import Tasks
 from sparkext.worker.ordered_rows import OrderedTask
 from sparkext.worker.ordered_slot import InOrder

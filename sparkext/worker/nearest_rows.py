@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.plans.fragments import LEFT, RIGHT
 from sparkext.plans.spec import PROBE, PipelineSpec
 from sparkext.rows.contiguous import contiguous

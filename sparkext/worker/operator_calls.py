@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.errors import OperatorError
-from sparkext.kernels.group_table import GroupTable
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.partition import slot_order
-from sparkext.kernels.row_ids import RowIds
+from sparkext.kernels.columns.row_ids import RowIds
+from sparkext.kernels.groups.group_table import GroupTable
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.partition import slot_order
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.taken import taken

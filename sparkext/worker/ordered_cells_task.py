@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.exchange.leaving_rows import gathered
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.partition import NO_LINE, Int32Array, leading_lines, slot_order
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.partition import NO_LINE, Int32Array, leading_lines, slot_order
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.fragments import LEFT
 from sparkext.plans.order_table import LINES, SPLIT, OrderTable

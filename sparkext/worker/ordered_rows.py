@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning, homes_of
-from sparkext.kernels.partition import Int32Array
+from sparkext.kernels.shuffle.partition import Int32Array
 from sparkext.plans.fragments import Cut
 from sparkext.plans.line_rows import LineRows
 from sparkext.plans.order_table import LINES, SPLIT, OrderTable, any_table, next_table

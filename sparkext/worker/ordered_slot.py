@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from sparkext.build_sides.rows_on_disk import collected_rows
 from sparkext.exchange.cells import rows_of
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.gather import Column
-from sparkext.kernels.row_ids import RowIds, count_runs
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.columns.row_ids import RowIds, count_runs
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.fragments import LEFT, LINES
 from sparkext.plans.line_rows import LineRows

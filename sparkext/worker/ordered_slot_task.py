@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.partition import slot_order
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.partition import slot_order
 from sparkext.memory.probes import Tasks
 from sparkext.plans.order_table import LINES, SPLIT, WHOLE
 from sparkext.rows.blank import blank_row

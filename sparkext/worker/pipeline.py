@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from sparkext.config import Settings
 from sparkext.errors import ConditionError, SchemaMismatchError
-from sparkext.kernels.gather import VarBytesOverflowError
-from sparkext.kernels.nested_loop import PairError
-from sparkext.kernels.threads import may_begin, pool
+from sparkext.kernels.columns.gather import VarBytesOverflowError
+from sparkext.kernels.indexes.nested_loop import PairError
+from sparkext.kernels.runtime.threads import may_begin, pool
 from sparkext.memory import freed
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.delivery import (

@@ -26,8 +26,8 @@ from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.errors import BuildSideTooLargeError, ConditionError
-from sparkext.kernels.gather import Column
-from sparkext.kernels.threads import each
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.runtime.threads import each
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.early_drops import with_drops

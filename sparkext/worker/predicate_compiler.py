@@ -20,7 +20,7 @@ from numba.core.ir_utils import build_definitions, mk_unique_var
 from numba.core.registry import cpu_target
 from numba.core.untyped_passes import InlineClosureLikes, IRProcessing
 
-from sparkext.kernels.python_numbers import CHECKED
+from sparkext.kernels.values.python_numbers import CHECKED
 from sparkext.worker.predicate_identity import FREE, GLOBAL, captured_arguments
 
 _OPTIONS = {"nogil": True, "error_model": "python", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}

@@ -32,7 +32,7 @@ import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.spark.internals import pickled
 
 FREE, GLOBAL, DEFAULT = "free variable", "global", "default"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.kernels.keys import NormalisedKeys, cast_key, normalise_keys
+from sparkext.kernels.keys.normalised import NormalisedKeys, cast_key, normalise_keys
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import KeyPair
 from sparkext.rows.row_set import RowSet

@@ -22,8 +22,8 @@ from numba.core.compiler import run_frontend
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 
-from sparkext.kernels.jit import JIT_ENABLED
-from sparkext.kernels.nested_loop import FAILED
+from sparkext.kernels.indexes.nested_loop import FAILED
+from sparkext.kernels.runtime.jit import JIT_ENABLED
 from sparkext.storage.last_used import LastUsed
 from sparkext.wording import counted
 from sparkext.worker.predicate_compiler import called_function, compiled, field_of, return_type

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.exchange.leaving_rows import gathered
-from sparkext.kernels.hashing import hash_words
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.occurrences import Occurrences
-from sparkext.kernels.partition import NO_LINE, Int32Array, leading_lines, slot_order
+from sparkext.kernels.keys.hashing import hash_words
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.occurrences import Occurrences
+from sparkext.kernels.shuffle.partition import NO_LINE, Int32Array, leading_lines, slot_order
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.fragments import LEFT, LINES, Cut
 from sparkext.rows.fingerprints import row_hashes

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.kernels.buffers import Int64Array, UInt8Array, validity
-from sparkext.kernels.jit import AnyArray, frozen
-from sparkext.kernels.keys import cast_key
-from sparkext.kernels.nested_loop import HIT, NestedLoop, PairError, PairTest, numbers
-from sparkext.kernels.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, validity
+from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.indexes.nested_loop import HIT, NestedLoop, PairError, PairTest, numbers
+from sparkext.kernels.keys.normalised import cast_key
+from sparkext.kernels.runtime.jit import AnyArray, frozen
 from sparkext.plans.expression import ColumnPlace, Expression
 from sparkext.plans.expression_range import Interval, may_fail
 from sparkext.plans.key_types import KeyType, parse_key_type

@@ -10,10 +10,10 @@ from collections.abc import Generator, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.partition import Int32Array, slot_order
-from sparkext.kernels.row_ids import RowIds
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.columns.row_ids import RowIds
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.partition import Int32Array, slot_order
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.taken import taken
 from sparkext.state.run_rows import RunRows

@@ -14,7 +14,7 @@ from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import index_in_memory
 from sparkext.config import Settings, read_settings
-from sparkext.kernels.gather import Column
+from sparkext.kernels.columns.gather import Column
 from sparkext.plans.aggregates import AggregateCall, Aggregation
 from sparkext.plans.expression import Expression, column
 from sparkext.plans.key_types import parse_key_type

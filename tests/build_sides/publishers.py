@@ -15,8 +15,8 @@ import pyarrow as pa
 from sparkext.build_sides import index_store
 from sparkext.build_sides.index_builder import BuiltIndex
 from sparkext.build_sides.index_file import AnyIndex, IndexInfo, write_index_file
-from sparkext.kernels.keys import normalise_keys
-from sparkext.kernels.ordered_index import build_ordered_index
+from sparkext.kernels.indexes.ordered_index import build_ordered_index
+from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.storage.publication import publish_once
 
 KEYS = [30, 10, 20, 10]

@@ -22,7 +22,7 @@ import json, sys, threading
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.kernels.keys import normalise_keys
+from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec

@@ -27,7 +27,7 @@ from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.build_sides.published_files import ArtifactFile, BroadcastBytes, BroadcastFile, StreamedBroadcast
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import Settings, read_settings
-from sparkext.kernels.hashing import FULL_MASK
+from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.metrics import ScanMetrics
 from sparkext.parquet.rules import Calendars

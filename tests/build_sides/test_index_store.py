@@ -36,8 +36,8 @@ from sparkext.build_sides.index_store import (
     remove_with_indexes,
 )
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
-from sparkext.kernels.index import JoinIndex
-from sparkext.kernels.keys import normalise_keys
+from sparkext.kernels.indexes.protocols import JoinIndex
+from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.rows import contiguous
 from sparkext.storage.container import ContainerWriter, atomic_file, checked, map_file
 from tests.build_sides import publishers

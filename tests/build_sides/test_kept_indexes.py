@@ -16,12 +16,12 @@ from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide
 from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.scanned_files import ScannedFiles
-from sparkext.kernels.bounds import Bound
-from sparkext.kernels.hashing import FULL_MASK
-from sparkext.kernels.keys import normalise_keys
-from sparkext.kernels.matches import Matches
-from sparkext.kernels.nearest import NearestKeys
-from sparkext.kernels.range_index import RangeKeys
+from sparkext.kernels.indexes.bounds import Bound
+from sparkext.kernels.indexes.matches import Matches
+from sparkext.kernels.indexes.nearest import NearestKeys
+from sparkext.kernels.indexes.range_index import RangeKeys
+from sparkext.kernels.keys.hashing import FULL_MASK
+from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.memory.probes import Headroom
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, plan_splits

@@ -14,7 +14,7 @@ from sparkext.cql.code import code_of
 from sparkext.cql.engine import ROWS_IN_TURN, Engine, Given
 from sparkext.cql.graph import Graph, graph_of
 from sparkext.cql.parser import parse
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.rows.types import arrow_key_type
 
 Rows = Sequence[tuple[int, tuple[Any, ...]]]

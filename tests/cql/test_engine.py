@@ -13,7 +13,7 @@ import pytest
 from bench.trading import TRADING
 from sparkext.cql.engine import StateFullError, StepsExceededError
 from sparkext.cql.problems import CqlProblems
-from sparkext.kernels.jit import JIT_ENABLED
+from sparkext.kernels.runtime.jit import JIT_ENABLED
 from tests.cql.graphs import Program, graph, random_rows, run_engine, together
 from tests.oracle.cql import exact, run_graph
 

@@ -16,7 +16,7 @@ import pytest
 from sparkext.cql import modules
 from sparkext.storage.last_used import LastUsed
 
-SOURCE = "from sparkext.kernels.jit import kernel\n@kernel\ndef plus(a):\n    return a + {}\n"
+SOURCE = "from sparkext.kernels.runtime.jit import kernel\n@kernel\ndef plus(a):\n    return a + {}\n"
 SAME_ID = """
 import os, sys, time
 from pathlib import Path

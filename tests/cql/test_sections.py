@@ -9,7 +9,7 @@ import pytest
 from sparkext.cql.code import code_of
 from sparkext.cql.engine import StateFullError
 from sparkext.cql.sections import sections_of
-from sparkext.kernels.jit import JIT_ENABLED
+from sparkext.kernels.runtime.jit import JIT_ENABLED
 from tests.cql.graphs import graph, run_engine
 from tests.oracle.cql import run_graph
 

@@ -162,7 +162,7 @@ import sparkext
 heavy = sorted({{"pyspark", "numba", "numpy", "pyarrow", "pandas"}} & set(sys.modules))
 from sparkext import kernels, plans
 from sparkext.__main__ import main
-import sparkext.kernels.jit
+import sparkext.kernels.runtime.jit
 status = main(["version"])
 print(json.dumps([heavy, status, sparkext.__file__, kernels.__file__, plans.__file__]))
 """

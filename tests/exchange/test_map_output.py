@@ -13,8 +13,8 @@ import pytest
 from sparkext.errors import CellError
 from sparkext.exchange import packed_rows
 from sparkext.exchange.map_output import MapOutput, Segment, rows_of_segments
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.partition import SlotOrder
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.partition import SlotOrder
 from tests.exchange.test_cells import ROWS, TABLE
 
 LINES = 8

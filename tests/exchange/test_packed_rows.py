@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from sparkext.errors import SchemaMismatchError
 from sparkext.exchange.packed_rows import PackedRows, RowUnpacker
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.row_ids import RowIds
+from sparkext.kernels.columns.row_ids import RowIds
+from sparkext.kernels.runtime.jit import frozen
 
 _BITS = (8, 16, 32, 64)
 _TYPES = {

@@ -13,7 +13,8 @@ _LOADED = """
 import json, sys, threading
 from sparkext.daemon import preload
 preload()
-from sparkext.kernels import dense_index, gather, hash_index, matches
+from sparkext.kernels.columns import gather
+from sparkext.kernels.indexes import dense_index, hash_index, matches
 kernels = [dense_index._lookup_unique, hash_index._lookup_words, hash_index._lookup_bytes, gather._gather_bytes]
 print(json.dumps({
     "modules": sorted(

@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
 
-from sparkext.kernels.nested_loop import FAILED, HIT
+from sparkext.kernels.indexes.nested_loop import FAILED, HIT
 from sparkext.plans import expression
 from sparkext.plans.expression import ColumnPlace, Expression, parse_expression
 from sparkext.rows.expression_code import Place, code_of

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column as SparkColumn
 
-from sparkext.kernels.gather import Column
+from sparkext.kernels.columns.gather import Column
 from sparkext.plans import expression
 from sparkext.plans.expression import Expression, parse_expression
 from sparkext.plans.key_types import parse_key_type

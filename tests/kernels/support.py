@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 
-from sparkext.kernels.jit import JIT_ENABLED, frozen
-from sparkext.kernels.matches import Matches
+from sparkext.kernels.indexes.matches import Matches
+from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
 
 FULL_MASK = (1 << 64) - 1
 

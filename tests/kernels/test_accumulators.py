@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels.accumulators import FUNCTIONS, Accumulator, AccumulatorOverflowError, accumulator
+from sparkext.kernels.groups.accumulators import FUNCTIONS, Accumulator, AccumulatorOverflowError, accumulator
 from tests.kernels.support import PAYLOADS, SAMPLES, KeySample, examples, seeded, with_nulls
 from tests.kernels.test_group_table import python_values
 

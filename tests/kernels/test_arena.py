@@ -15,8 +15,8 @@ from sparkext.kernels.arena.integer_sums import add_integer, has_integer_sum, in
 from sparkext.kernels.arena.ordered_sets import count_value, greatest, least
 from sparkext.kernels.arena.room import FIRST_FREE, ArenaFullError, allocate, release
 from sparkext.kernels.arena.words import DOUBLE_ORDER, INTEGER_ORDER, TEXT_ORDER, double_word
-from sparkext.kernels.buffers import Int64Array, UInt8Array
-from sparkext.kernels.jit import kernel
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
+from sparkext.kernels.runtime.jit import kernel
 
 ROOT = FIRST_FREE
 HEADERS = FIRST_FREE + SUM_WORDS

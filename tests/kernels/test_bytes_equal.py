@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels.bytes_equal import compare_spans, spans_equal
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.keys.bytes_equal import compare_spans, spans_equal
+from sparkext.kernels.runtime.jit import frozen
 from tests.kernels.support import examples
 
 
@@ -59,7 +59,7 @@ def test_bytes_are_unsigned_and_compared_from_the_first() -> None:
 
 
 GUARDED = """
-from sparkext.kernels.bytes_equal import compare_spans, spans_equal
+from sparkext.kernels.keys.bytes_equal import compare_spans, spans_equal
 from tests.kernels.support import GuardedBytes
 
 for before in (False, True):

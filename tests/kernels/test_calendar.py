@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sparkext.kernels.calendar import FIELDS, FIRST, KEPT, LAST, date_field, moved
+from sparkext.kernels.values.calendar import FIELDS, FIRST, KEPT, LAST, date_field, moved
 from tests.oracle.dates import date_field as told
 from tests.oracle.dates import date_function
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sparkext.kernels.characters import lengths, substrings
+from sparkext.kernels.values.characters import lengths, substrings
 from tests.kernels.support import SAMPLES
 from tests.oracle.expressions import substring
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sparkext.kernels.checksum import Checksum, checksum
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.checksum import Checksum, checksum
 
 SIZES = [0, 1, 7, 8, 63, 64, 65, 127, 128, 200, 1000]
 FLIPS = np.random.default_rng(7)

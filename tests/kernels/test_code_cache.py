@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkext.kernels.jit import JIT_ENABLED
+from sparkext.kernels.runtime.jit import JIT_ENABLED
 from tests.read_only import read_only_install, restricted_python
 
 pytestmark = pytest.mark.skipif(not JIT_ENABLED, reason="nothing is compiled")
 
 HASH = """
 import numpy as np
-from sparkext.kernels import hashing
+from sparkext.kernels.keys.normalised import hashing
 hashing.hash_words(np.arange(3))
 [hits] = {*hashing._hash_words.stats.cache_hits.values()} or {0}
 print(hashing.__file__, hashing._hash_words.stats.cache_path, hits)
@@ -44,7 +44,7 @@ def test_without_any_folder_the_reason_is_named(tmp_path: Path) -> None:
     environment = read_only_install(tmp_path)
     trap = Path(environment["TMPDIR"]) / f"sparkext-{os.geteuid()}"
     trap.touch()
-    ran = run("from sparkext.kernels.code_cache import check_code_cache; check_code_cache()", environment)
+    ran = run("from sparkext.kernels.runtime.code_cache import check_code_cache; check_code_cache()", environment)
     *_, error = ran.stderr.splitlines()
     assert ran.returncode == 1 and "no folder to cache compiled kernels in" in error
     assert str(trap) in error and "NUMBA_CACHE_DIR" in error

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.kernels.decimal_words import halves_of, words_of
+from sparkext.kernels.keys.decimal_words import halves_of, words_of
 from tests.kernels.support import SAMPLES
 
 WORDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 7, 2**63 - 1]

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.kernels.extents import fixed_bytes, row_bytes
-from sparkext.kernels.gather import Column
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.columns.extents import fixed_bytes, row_bytes
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.runtime.jit import frozen
 from tests.kernels.support import PAYLOADS, with_nulls
 
 TYPES = [

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels import gather
-from sparkext.kernels.gather import Column, VarBytesOverflowError, compose
-from sparkext.kernels.jit import JIT_ENABLED, frozen
+from sparkext.kernels.columns import gather
+from sparkext.kernels.columns.gather import Column, VarBytesOverflowError, compose
+from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
 from tests.kernels.support import PAYLOADS, examples, seeded, with_nulls
 from tests.oracle.rows import canonical, take
 
@@ -218,8 +218,8 @@ def test_the_slack_takes_what_short_copies_write_too_much(monkeypatch: pytest.Mo
 GUARDED = """
 import sys
 import numpy as np, pyarrow as pa
-from sparkext.kernels.gather import Column
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.runtime.jit import frozen
 from tests.kernels.support import GuardedBytes
 
 before = sys.argv[1] == "before"

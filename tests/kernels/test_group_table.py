@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels import group_table
-from sparkext.kernels.group_slots import DenseSlots, HashSlots
-from sparkext.kernels.group_table import GroupTable
+from sparkext.kernels.groups import group_table
+from sparkext.kernels.groups.group_slots import DenseSlots, HashSlots
+from sparkext.kernels.groups.group_table import GroupTable
 from tests.kernels.support import FULL_MASK, SAMPLES, examples, seeded, with_nulls
 
 MASKS = (FULL_MASK, 0, 0xFF, 0xF << 60)

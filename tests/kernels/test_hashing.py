@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels.buffers import VarBytes
-from sparkext.kernels.hashing import hash_rows, mix_word
-from sparkext.kernels.jit import JIT_ENABLED, frozen
+from sparkext.kernels.columns.buffers import VarBytes
+from sparkext.kernels.keys.hashing import hash_rows, mix_word
+from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
 from tests.kernels.support import FULL_MASK, examples, seeded
 
 LENGTHS = range(41)
@@ -112,9 +112,9 @@ def test_words_mix_at_both_ends(words: list[int]) -> None:
 
 GUARDED = """
 import numpy as np
-from sparkext.kernels.buffers import VarBytes
-from sparkext.kernels.hashing import hash_rows
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.columns.buffers import VarBytes
+from sparkext.kernels.keys.hashing import hash_rows
+from sparkext.kernels.runtime.jit import frozen
 from tests.kernels.support import GuardedBytes
 
 for before in (False, True):

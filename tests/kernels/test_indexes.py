@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from sparkext.build_sides.index_builder import build_index
 from sparkext.build_sides.index_file import IndexInfo, read_index_file, write_index_file
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.kernels import hash_index, ordered_index
-from sparkext.kernels.all_rows_index import AllRowsIndex
-from sparkext.kernels.dense_index import DenseIndex, build_dense_index, key_range
-from sparkext.kernels.hash_index import HashIndex, build_hash_index
-from sparkext.kernels.hashing import mix_word
-from sparkext.kernels.index import JoinIndex, index_bytes
-from sparkext.kernels.jit import JIT_ENABLED
-from sparkext.kernels.keys import NormalisedKeys, normalise_keys
-from sparkext.kernels.ordered_index import OrderedIndex, build_ordered_index
+from sparkext.kernels.indexes import hash_index, ordered_index
+from sparkext.kernels.indexes.all_rows_index import AllRowsIndex
+from sparkext.kernels.indexes.dense_index import DenseIndex, build_dense_index, key_range
+from sparkext.kernels.indexes.hash_index import HashIndex, build_hash_index
+from sparkext.kernels.indexes.ordered_index import OrderedIndex, build_ordered_index
+from sparkext.kernels.indexes.protocols import JoinIndex, index_bytes
+from sparkext.kernels.keys.hashing import mix_word
+from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
+from sparkext.kernels.runtime.jit import JIT_ENABLED
 from tests.kernels.support import FULL_MASK, examples, match_lists, seeded, with_nulls
 from tests.oracle.joins import matches
 

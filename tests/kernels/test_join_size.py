@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.kernels.join_size import WIDTH, add_to_sketch, pairs_of
-from sparkext.kernels.keys import normalise_keys
-from sparkext.kernels.partition import NO_LINE, hashes_of, lines_of
+from sparkext.kernels.keys.normalised import normalise_keys
+from sparkext.kernels.shuffle.join_size import WIDTH, add_to_sketch, pairs_of
+from sparkext.kernels.shuffle.partition import NO_LINE, hashes_of, lines_of
 
 LINES = 16
 

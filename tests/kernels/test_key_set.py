@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sparkext.build_sides.index_builder import build_index
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.kernels.dense_index import key_range
-from sparkext.kernels.key_set import KeySet, build_key_set
+from sparkext.kernels.indexes.dense_index import key_range
+from sparkext.kernels.indexes.key_set import KeySet, build_key_set
 from tests.kernels.support import FULL_MASK, examples
 from tests.kernels.test_indexes import MAX, MIN, normalised, through_file
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels.keys import NormalisedKeys, cast_key, key_ranges, normalise_keys, uses_words
+from sparkext.kernels.keys.normalised import NormalisedKeys, cast_key, key_ranges, normalise_keys, uses_words
 from tests.kernels.support import SAMPLES, KeySample, examples, with_nulls
 from tests.oracle.joins import join_key, matches
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sparkext.kernels import merge_runs as module
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.merge_runs import merge_runs
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.sort import merge_runs as module
+from sparkext.kernels.sort.merge_runs import merge_runs
 
 
 def check(runs: list[np.ndarray]) -> None:

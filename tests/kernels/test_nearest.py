@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels.bounds import HIGHEST, LOWEST
-from sparkext.kernels.hash_index import build_hash_index
-from sparkext.kernels.keys import NormalisedKeys, normalise_keys
-from sparkext.kernels.nearest import NearestKeys, nearest
-from sparkext.kernels.range_index import build_range_index
+from sparkext.kernels.indexes.bounds import HIGHEST, LOWEST
+from sparkext.kernels.indexes.hash_index import build_hash_index
+from sparkext.kernels.indexes.nearest import NearestKeys, nearest
+from sparkext.kernels.indexes.range_index import build_range_index
+from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
 from tests.kernels.support import examples
 
 NAN, INF = float("nan"), float("inf")

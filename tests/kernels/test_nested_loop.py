@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sparkext.kernels import row_ids
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.matches import START
-from sparkext.kernels.nested_loop import (
+from sparkext.kernels.columns import row_ids
+from sparkext.kernels.indexes.matches import START
+from sparkext.kernels.indexes.nested_loop import (
     BLOCK,
     FAILED,
     HIT,
@@ -23,6 +22,7 @@ from sparkext.kernels.nested_loop import (
     PairTest,
     numbers,
 )
+from sparkext.kernels.runtime.jit import frozen
 from tests.kernels.support import SAMPLES
 
 Int64Array = npt.NDArray[np.int64]

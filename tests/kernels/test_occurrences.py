@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.occurrences import Occurrences
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.occurrences import Occurrences
 
 
 @pytest.mark.parametrize("distinct", [1, 3, 100, 100_000])

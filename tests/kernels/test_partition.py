@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.keys import cast_key, normalise_keys
-from sparkext.kernels.partition import MOST_LINES, NO_LINE, Int32Array, hashes_of, lines_of, slot_order
+from sparkext.kernels.keys.normalised import cast_key, normalise_keys
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.partition import MOST_LINES, NO_LINE, Int32Array, hashes_of, lines_of, slot_order
 from tests.kernels.support import examples
 
 LINES = 64

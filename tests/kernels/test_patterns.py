@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from sparkext.kernels.patterns import matches
+from sparkext.kernels.values.patterns import matches
 from tests.oracle.expressions import like
 
 PATTERNS = ["", "%", "%%", "_", "__", "a", "a%", "%a", "%a%", "a%b", "%a%b%", "a_b", "%_", "_%_", "%_%a", "%ab",

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels.all_rows_index import AllRowsIndex
-from sparkext.kernels.jit import JIT_ENABLED, frozen
-from sparkext.kernels.keys import NormalisedKeys
-from sparkext.kernels.matches import START, Cursor, Matches, Pairs, mark_matched, probe
+from sparkext.kernels.indexes.all_rows_index import AllRowsIndex
+from sparkext.kernels.indexes.matches import START, Cursor, Matches, Pairs, mark_matched, probe
+from sparkext.kernels.keys.normalised import NormalisedKeys
+from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
 from tests.kernels.support import examples
 from tests.oracle.joins import Pair, probe_pairs
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels import radix_sort
-from sparkext.kernels.jit import JIT_ENABLED, frozen
-from sparkext.kernels.radix_sort import PIECE, is_sorted, sort_segments, sort_words
+from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
+from sparkext.kernels.sort import radix_sort
+from sparkext.kernels.sort.radix_sort import PIECE, is_sorted, sort_segments, sort_words
 from tests.kernels.support import examples, seeded
 
 MIN, MAX = -(2**63), 2**63 - 1

@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels import row_ids
-from sparkext.kernels.block_maxima import BlockMaxima, last_at_least
-from sparkext.kernels.bounds import HIGHEST, LOWEST, Bound
-from sparkext.kernels.dense_index import build_dense_index
-from sparkext.kernels.hash_index import build_hash_index
-from sparkext.kernels.index import JoinIndex
-from sparkext.kernels.jit import frozen, kernel
-from sparkext.kernels.keys import NormalisedKeys, normalise_keys
-from sparkext.kernels.matches import START, Matches, probe
-from sparkext.kernels.ordered_index import build_ordered_index
-from sparkext.kernels.range_index import Candidates, RangeIndex, RangeKeys, build_range_index
+from sparkext.kernels.columns import row_ids
+from sparkext.kernels.indexes.block_maxima import BlockMaxima, last_at_least
+from sparkext.kernels.indexes.bounds import HIGHEST, LOWEST, Bound
+from sparkext.kernels.indexes.dense_index import build_dense_index
+from sparkext.kernels.indexes.hash_index import build_hash_index
+from sparkext.kernels.indexes.matches import START, Matches, probe
+from sparkext.kernels.indexes.ordered_index import build_ordered_index
+from sparkext.kernels.indexes.protocols import JoinIndex
+from sparkext.kernels.indexes.range_index import Candidates, RangeIndex, RangeKeys, build_range_index
+from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
+from sparkext.kernels.runtime.jit import frozen, kernel
 from tests.kernels.support import examples
 from tests.oracle.ranges import in_range
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from sparkext.kernels.threads import _WORTH_SHARING, ahead, each, in_parts, in_threads
+from sparkext.kernels.runtime.threads import _WORTH_SHARING, ahead, each, in_parts, in_threads
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
@@ -91,7 +91,7 @@ def test_an_error_of_one_item_comes_in_its_turn() -> None:
 _LIMITED = """
 import os, resource, sys, threading
 from pathlib import Path
-from sparkext.kernels.threads import ahead, in_threads, may_begin, pool
+from sparkext.kernels.runtime.threads import ahead, in_threads, may_begin, pool
 
 mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 resource.setrlimit(resource.RLIMIT_AS, (mapped + (int(sys.argv[1]) << 20),) * 2)

@@ -13,8 +13,11 @@ from xml.etree import ElementTree
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from sparkext.kernels import gather, hash_index, intrinsics, matches, ordered_index, radix_sort
-from sparkext.kernels.jit import JIT_ENABLED
+from sparkext.kernels.columns import gather
+from sparkext.kernels.indexes import hash_index, matches, ordered_index
+from sparkext.kernels.runtime import intrinsics
+from sparkext.kernels.runtime.jit import JIT_ENABLED
+from sparkext.kernels.sort import radix_sort
 
 TESTS = Path(__file__).parents[1]
 # Tests in separate processes gain nothing from this, and tests of large inputs would be too slow.

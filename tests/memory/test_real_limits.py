@@ -13,7 +13,7 @@ import pytest
 
 from bench.control_groups import ControlGroup, NoControlGroupsError, Outcome, control_group, python, run_limited
 from bench.study_worker import expected, prepare
-from sparkext.kernels.jit import JIT_ENABLED
+from sparkext.kernels.runtime.jit import JIT_ENABLED
 
 FAN_OUT = 100_000
 BUILD_ROWS = 200_000

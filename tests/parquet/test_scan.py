@@ -25,8 +25,8 @@ from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import index_in_memory
 from sparkext.config import read_settings
 from sparkext.errors import FileReadError, SchemaMismatchError
-from sparkext.kernels import gather
-from sparkext.kernels.hashing import FULL_MASK
+from sparkext.kernels.columns import gather
+from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.parquet import decoded_sizes, decoding
 from sparkext.parquet import scan as parquet_scan
 from sparkext.parquet.file_stores import LocalFiles

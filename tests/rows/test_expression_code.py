@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from sparkext.build_sides.index_builder import build_index
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.kernels.buffers import validity
-from sparkext.kernels.gather import Column
-from sparkext.kernels.matches import START, Pairs
-from sparkext.kernels.nested_loop import HIT, PairError, is_among, numbers
+from sparkext.kernels.columns.buffers import validity
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.indexes.matches import START, Pairs
+from sparkext.kernels.indexes.nested_loop import HIT, PairError, is_among, numbers
 from sparkext.plans import expression
 from sparkext.plans.evaluators import COMPILED as EVALUATOR
 from sparkext.plans.expression import ARITHMETIC, ARITY, COMPARISONS, ColumnPlace, Expression

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.rows.time_order import TimeOrder
 
 KINDS = {"us": pa.timestamp("us"), "UTC": pa.timestamp("us", "UTC"), "ns": pa.timestamp("ns")}

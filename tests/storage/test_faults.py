@@ -32,9 +32,9 @@ from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.published_files import BroadcastBytes, StreamedBroadcast
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
-from sparkext.kernels.hashing import FULL_MASK
-from sparkext.kernels.keys import normalise_keys
-from sparkext.kernels.local_folder import private_folder
+from sparkext.kernels.keys.hashing import FULL_MASK
+from sparkext.kernels.keys.normalised import normalise_keys
+from sparkext.kernels.runtime.local_folder import private_folder
 from sparkext.memory.probes import Headroom
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expression import parse_expression

@@ -34,7 +34,7 @@ from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, LOCK_SUFFIX
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.kernels.keys import normalise_keys
+from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.storage.container import atomic_file
 from sparkext.storage.last_used import LastUsed
 from sparkext.transforms import publishing

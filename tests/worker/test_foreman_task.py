@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from sparkext.config import read_settings
-from sparkext.kernels.join_size import WIDTH
+from sparkext.kernels.shuffle.join_size import WIDTH
 from sparkext.worker.foreman_task import ForemanTask
 
 LINES = 8

@@ -15,9 +15,9 @@ from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
 from sparkext.errors import ConditionError
-from sparkext.kernels.gather import Column
-from sparkext.kernels.nested_loop import NestedLoop
-from sparkext.kernels.range_index import Candidates
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.indexes.nested_loop import NestedLoop
+from sparkext.kernels.indexes.range_index import Candidates
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans import expression
 from sparkext.plans.expression import Expression, among, condition, literal

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings
-from sparkext.kernels.gather import Column
+from sparkext.kernels.columns.gather import Column
 from sparkext.plans.delivery import DELIVERIES
 from sparkext.plans.expression import column, condition
 from sparkext.plans.join_order import movable, needed, reducers

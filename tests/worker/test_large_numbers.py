@@ -14,15 +14,15 @@ import pytest
 
 from sparkext.build_sides.index_builder import build_index
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.kernels.all_rows_index import AllRowsIndex
-from sparkext.kernels.bounds import Bound
-from sparkext.kernels.gather import MAX_VAR_BYTES, Column, VarBytesOverflowError
-from sparkext.kernels.hashing import FULL_MASK
-from sparkext.kernels.jit import JIT_ENABLED, frozen
-from sparkext.kernels.keys import NormalisedKeys, normalise_keys
-from sparkext.kernels.matches import Cursor, Matches, probe
-from sparkext.kernels.range_index import RangeIndex, RangeKeys
-from sparkext.kernels.row_ids import NARROW_ROWS, row_id_dtype
+from sparkext.kernels.columns.gather import MAX_VAR_BYTES, Column, VarBytesOverflowError
+from sparkext.kernels.columns.row_ids import NARROW_ROWS, row_id_dtype
+from sparkext.kernels.indexes.all_rows_index import AllRowsIndex
+from sparkext.kernels.indexes.bounds import Bound
+from sparkext.kernels.indexes.matches import Cursor, Matches, probe
+from sparkext.kernels.indexes.range_index import RangeIndex, RangeKeys
+from sparkext.kernels.keys.hashing import FULL_MASK
+from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
+from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
 from sparkext.plans.operator_summary import merge_summaries
 from sparkext.plans.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskId, TaskMetrics

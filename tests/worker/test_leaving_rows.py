@@ -18,8 +18,8 @@ import pytest
 from sparkext.exchange.map_output import Segment, rows_of_segments
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.exchange.slot import FileRows, SlotSchemas
-from sparkext.kernels.gather import Column
-from sparkext.kernels.join_size import WIDTH
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.shuffle.join_size import WIDTH
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.routing import RoutingTable
 from sparkext.plans.spec import ColumnRef

@@ -18,9 +18,9 @@ from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
 from sparkext.errors import SchemaMismatchError
-from sparkext.kernels import gather, row_ids
-from sparkext.kernels.jit import JIT_ENABLED
-from sparkext.kernels.matches import Pairs
+from sparkext.kernels.columns import gather, row_ids
+from sparkext.kernels.indexes.matches import Pairs
+from sparkext.kernels.runtime.jit import JIT_ENABLED
 from sparkext.plans import algorithm as plans_algorithm
 from sparkext.plans import output_size
 from sparkext.plans.delivery import DELIVERIES

@@ -14,9 +14,9 @@ import numba
 import numpy as np
 import pytest
 
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.matches import START
-from sparkext.kernels.nested_loop import NestedLoop, PairTest
+from sparkext.kernels.indexes.matches import START
+from sparkext.kernels.indexes.nested_loop import NestedLoop, PairTest
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.worker.predicate_compiler import WithConstants
 from sparkext.worker.python_predicate import (
     PredicateError,

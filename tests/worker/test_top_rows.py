@@ -12,7 +12,7 @@ import pytest
 
 from sparkext.config import read_settings
 from sparkext.errors import SchemaMismatchError
-from sparkext.kernels.gather import Column
+from sparkext.kernels.columns.gather import Column
 from sparkext.plans.delivery import DELIVERIES
 from sparkext.plans.spec import ColumnRef, PipelineSpec
 from sparkext.plans.top import OrderedBy, Top

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.gather import Column
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.matches import Matches, mark_matched
-from sparkext.kernels.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.indexes.matches import Matches, mark_matched
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.spec import MARKS, PROBE, ColumnRef, PipelineSpec
 from sparkext.rows.row_set import RowSet, SourceRows

@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.kernels.gather import Column
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.matches import START, Matches, Pairs, probe
-from sparkext.kernels.nested_loop import NestedLoop
-from sparkext.kernels.range_index import Candidates
-from sparkext.kernels.row_ids import row_id_dtype
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.columns.row_ids import row_id_dtype
+from sparkext.kernels.indexes.matches import START, Matches, Pairs, probe
+from sparkext.kernels.indexes.nested_loop import NestedLoop
+from sparkext.kernels.indexes.range_index import Candidates
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.spec import JoinSpec
 from sparkext.rows.row_set import RowSet, SourceColumns

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.kernels.bounds import Bound
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.keys import cast_key
-from sparkext.kernels.matches import Matches, Pairs
-from sparkext.kernels.nearest import NearestKeys
-from sparkext.kernels.nested_loop import NestedLoop
-from sparkext.kernels.range_index import Candidates, RangeKeys
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.indexes.bounds import Bound
+from sparkext.kernels.indexes.matches import Matches, Pairs
+from sparkext.kernels.indexes.nearest import NearestKeys
+from sparkext.kernels.indexes.nested_loop import NestedLoop
+from sparkext.kernels.indexes.range_index import Candidates, RangeKeys
+from sparkext.kernels.keys.normalised import cast_key
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.spec import MIRRORED, ColumnRef, JoinSpec

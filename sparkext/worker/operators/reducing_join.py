@@ -20,9 +20,9 @@ import pyarrow as pa
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.kernels.gather import Column, VarBytesOverflowError
-from sparkext.kernels.jit import frozen
-from sparkext.kernels.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.columns.gather import Column, VarBytesOverflowError
+from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.spec import JoinSpec, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics

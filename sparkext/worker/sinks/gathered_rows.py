@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from sparkext.errors import SchemaMismatchError
-from sparkext.kernels.gather import Column
+from sparkext.kernels.columns.gather import Column
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.output_size import FINAL_OUTPUT_COPIES
 from sparkext.plans.spec import PROBE, ColumnRef

@@ -32,11 +32,11 @@ import pyarrow as pa
 
 from sparkext.build_sides.file import WAYS_OUT
 from sparkext.errors import BuildSideTooLargeError, ConditionError, SchemaMismatchError
-from sparkext.kernels.accumulators import Accumulator, AccumulatorOverflowError, accumulator
-from sparkext.kernels.group_table import GroupTable
-from sparkext.kernels.growing import Int32Array
-from sparkext.kernels.hashing import FULL_MASK
-from sparkext.kernels.jit import frozen
+from sparkext.kernels.columns.growing import Int32Array
+from sparkext.kernels.groups.accumulators import Accumulator, AccumulatorOverflowError, accumulator
+from sparkext.kernels.groups.group_table import GroupTable
+from sparkext.kernels.keys.hashing import FULL_MASK
+from sparkext.kernels.runtime.jit import frozen
 from sparkext.plans.aggregates import AggregateCall, Aggregation
 from sparkext.plans.expression import Expression
 from sparkext.plans.operator_budget import OperatorBudget

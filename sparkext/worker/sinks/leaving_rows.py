@@ -16,7 +16,7 @@ from sparkext.build_sides.rows_on_disk import share_of_headroom
 from sparkext.exchange.leaving_rows import bytes_to_gather, gathered_bytes
 from sparkext.exchange.map_output import MapOutput
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.kernels.join_size import WIDTH, add_to_sketch
+from sparkext.kernels.shuffle.join_size import WIDTH, add_to_sketch
 from sparkext.memory.freed import FreeMemory
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.rows.contiguous import contiguous

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from sparkext.errors import SchemaMismatchError
-from sparkext.kernels.gather import Column
+from sparkext.kernels.columns.gather import Column
 from sparkext.plans.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.morsels import morsels

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
-from sparkext.kernels import row_ids
+from sparkext.kernels.columns import row_ids
 from sparkext.plans import algorithm as plans_algorithm
 from sparkext.plans.delivery import DELIVERIES
 from sparkext.plans.expression import Expression, column, condition

@@ -28,7 +28,7 @@ object WorkerPython {
       |from importlib.util import find_spec
       |missing = [name for name in ("numba", "numpy", "pandas", "pyarrow") if find_spec(name) is None]
       |if missing: raise ImportError("sparkext needs " + ", ".join(missing))
-      |from sparkext.kernels.code_cache import check_code_cache
+      |from sparkext.kernels.runtime.code_cache import check_code_cache
       |check_code_cache()
       |print("%d.%d" % sys.version_info[:2], sparkext.__version__)""".stripMargin
   private val TimeoutMillis = 60000L

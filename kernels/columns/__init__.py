@@ -1,0 +1,1 @@
+"""Arrow columns as numpy views, and their rows by row id."""

@@ -1,0 +1,1 @@
+"""Group ids, and the accumulators of aggregates."""

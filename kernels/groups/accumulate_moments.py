@@ -1,0 +1,55 @@
+"""Variances and standard deviations: count, mean, and sum of squared deviations from the mean, of each group.
+
+Values are added one by one (Welford, "Note on a Method for Calculating Corrected Sums of Squares and Products",
+1962): sums of squares would lose all digits if deviations are small relative to the mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkext.kernels.columns.buffers import UInt8Array, values_view
+from sparkext.kernels.columns.growing import Int32Array, fixed_array, grown
+from sparkext.kernels.groups.accumulator import Accumulator
+from sparkext.kernels.groups.group_rows import GroupRows
+from sparkext.kernels.runtime.jit import kernel
+
+DoubleArray = npt.NDArray[np.float64]
+
+
+class MomentsAccumulator(Accumulator):
+    """stddev_samp, stddev_pop, var_samp, var_pop: [float64 n, float64 avg, float64 m2], zeros if there was no value."""
+
+    def clear(self) -> None:
+        """See `Accumulator`."""
+        self._moments = np.zeros(0, dtype=np.float64)  # n, avg, m2 of each group
+
+    @property
+    def nbytes(self) -> int:
+        """See `Accumulator`."""
+        return self._moments.nbytes
+
+    def _add(self, rows: GroupRows, values: pa.Array) -> None:
+        self._moments = grown(self._moments, 3 * rows.groups)
+        doubles = values_view(values.cast(pa.float64(), safe=False), np.float64)
+        _add_moments(rows.all_numbers, doubles, rows.mask, self._moments)
+
+    def states(self, start: int, stop: int) -> list[pa.Array]:
+        """See `Accumulator`."""
+        self._moments = grown(self._moments, 3 * stop)
+        return [fixed_array(self._moments[3 * start + at : 3 * stop : 3], pa.float64()) for at in range(3)]
+
+
+@kernel
+def _add_moments(numbers: Int32Array, doubles: DoubleArray, mask: UInt8Array, moments: DoubleArray) -> None:
+    for i in range(numbers.size):
+        if mask.size == 0 or mask[i] != 0:
+            at = np.uint64(3) * np.uint64(np.uint32(numbers[i]))
+            n = moments[at] + 1.0
+            delta = doubles[i] - moments[at + np.uint64(1)]
+            step = delta / n
+            moments[at] = n
+            moments[at + np.uint64(1)] += step
+            moments[at + np.uint64(2)] += delta * (delta - step)

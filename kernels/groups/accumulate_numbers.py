@@ -1,0 +1,226 @@
+"""Counts, and sums and averages of machine numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, values_view
+from sparkext.kernels.columns.growing import Int32Array, fixed_array, grown
+from sparkext.kernels.groups.accumulator import Accumulator
+from sparkext.kernels.groups.group_rows import Counts, GroupRows, Seen
+from sparkext.kernels.keys.normalised import column_words
+from sparkext.kernels.runtime.jit import kernel
+
+DoubleArray = npt.NDArray[np.float64]
+
+
+class AccumulatorOverflowError(ArithmeticError):
+    """A checked sum has overflown its type. The accumulator's state is invalid afterwards."""
+
+
+class CountAccumulator(Accumulator):
+    """count: [int64 not null]."""
+
+    def clear(self) -> None:
+        """See `Accumulator`."""
+        self._counts = Counts()
+
+    @property
+    def nbytes(self) -> int:
+        """See `Accumulator`."""
+        return self._counts.nbytes
+
+    def _add(self, rows: GroupRows, values: pa.Array) -> None:
+        self._counts.add(rows)
+
+    def states(self, start: int, stop: int) -> list[pa.Array]:
+        """See `Accumulator`."""
+        return [fixed_array(self._counts.counts(start, stop), pa.int64())]
+
+
+class IntegerSumAccumulator(Accumulator):
+    """sum of integers: [int64, null if there was no value].
+
+    A sum that overflows int64 wraps around. If sums are `checked`, `add` raises `AccumulatorOverflowError` instead.
+    Values are added in the order of the rows, so later rows of opposite sign do not prevent the error.
+    """
+
+    def __init__(self, value_type: pa.DataType, checked: bool) -> None:
+        super().__init__(value_type)
+        self._checked = checked
+
+    def clear(self) -> None:
+        """See `Accumulator`."""
+        self._sums = np.zeros(0, dtype=np.int64)
+        self._seen = Seen()
+
+    @property
+    def nbytes(self) -> int:
+        """See `Accumulator`."""
+        return self._sums.nbytes + self._seen.nbytes
+
+    def _add(self, rows: GroupRows, values: pa.Array) -> None:
+        words = column_words(values)
+        self._sums = grown(self._sums, rows.groups)
+        if rows.numbers is None:
+            overflow = _add_all_words(words, rows.mask, self._checked, self._sums)
+        else:
+            overflow = _add_words(rows.numbers, words, rows.mask, self._checked, self._sums)
+        if overflow and self._checked:
+            raise AccumulatorOverflowError("a sum of integers does not fit int64")
+        self._seen.add(rows)
+
+    def states(self, start: int, stop: int) -> list[pa.Array]:
+        """See `Accumulator`."""
+        self._sums = grown(self._sums, stop)
+        return [fixed_array(self._sums[start:stop], pa.int64(), self._seen.flags(start, stop))]
+
+
+class _DoubleSums:
+    """Sums of doubles, group by group, added in any order."""
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(0, dtype=np.float64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._sums.nbytes
+
+    def add(self, rows: GroupRows, values: pa.Array) -> None:
+        """Add numbers of any type, as doubles."""
+        doubles = values_view(values.cast(pa.float64(), safe=False), np.float64)
+        self._sums = grown(self._sums, rows.groups)
+        if rows.numbers is None:
+            self._sums[0] += _sum_doubles(doubles, rows.mask)
+        else:
+            _add_doubles(rows.numbers, doubles, rows.mask, self._sums)
+
+    def sums(self, start: int, stop: int) -> DoubleArray:
+        """Return float64: the sums of the groups start to before stop."""
+        self._sums = grown(self._sums, stop)
+        return self._sums[start:stop]
+
+
+class DoubleSumAccumulator(Accumulator):
+    """sum of floats: [float64, null if there was no value]. Values are added in any order, as in Spark."""
+
+    def clear(self) -> None:
+        """See `Accumulator`."""
+        self._sums = _DoubleSums()
+        self._seen = Seen()
+
+    @property
+    def nbytes(self) -> int:
+        """See `Accumulator`."""
+        return self._sums.nbytes + self._seen.nbytes
+
+    def _add(self, rows: GroupRows, values: pa.Array) -> None:
+        self._sums.add(rows, values)
+        self._seen.add(rows)
+
+    def states(self, start: int, stop: int) -> list[pa.Array]:
+        """See `Accumulator`."""
+        return [fixed_array(self._sums.sums(start, stop), pa.float64(), self._seen.flags(start, stop))]
+
+
+class AverageAccumulator(Accumulator):
+    """avg of integers and floats: [float64 sum, 0 if there was no value; int64 count].
+
+    Each integer is converted to a double before it is added, as in Spark; values are added in any order.
+    """
+
+    def clear(self) -> None:
+        """See `Accumulator`."""
+        self._sums = _DoubleSums()
+        self._counts = Counts()
+
+    @property
+    def nbytes(self) -> int:
+        """See `Accumulator`."""
+        return self._sums.nbytes + self._counts.nbytes
+
+    def _add(self, rows: GroupRows, values: pa.Array) -> None:
+        self._sums.add(rows, values)
+        self._counts.add(rows)
+
+    def states(self, start: int, stop: int) -> list[pa.Array]:
+        """See `Accumulator`."""
+        sums, counts = self._sums.sums(start, stop), self._counts.counts(start, stop)
+        return [fixed_array(sums, pa.float64()), fixed_array(counts, pa.int64())]
+
+
+@kernel
+def _add_words(numbers: Int32Array, words: Int64Array, mask: UInt8Array, checked: bool, sums: Int64Array) -> bool:
+    """sums[numbers[i]] += words[i], wrapping around; return whether a checked sum wrapped. Nulls add nothing."""
+    wrapped = np.int64(0)
+    if checked:
+        for i in range(numbers.size):
+            group = np.uint32(numbers[i])
+            before = sums[group]
+            word = words[i] if mask.size == 0 or mask[i] != 0 else np.int64(0)
+            after = before + word
+            wrapped |= (before ^ after) & (word ^ after)
+            sums[group] = after
+    elif mask.size == 0:
+        for i in range(numbers.size):
+            sums[np.uint32(numbers[i])] += words[i]
+    else:
+        for i in range(numbers.size):
+            sums[np.uint32(numbers[i])] += words[i] if mask[i] != 0 else np.int64(0)
+    return wrapped < 0
+
+
+@kernel
+def _add_all_words(words: Int64Array, mask: UInt8Array, checked: bool, sums: Int64Array) -> bool:
+    """Like `_add_words`, if all rows are in group 0. Return False if sums are not `checked`."""
+    total = sums[0]
+    wrapped = np.int64(0)
+    if checked:
+        for i in range(words.size):
+            word = words[i] if mask.size == 0 or mask[i] != 0 else np.int64(0)
+            after = total + word
+            wrapped |= (total ^ after) & (word ^ after)
+            total = after
+    elif mask.size == 0:
+        for i in range(words.size):
+            total += words[i]
+    else:
+        for i in range(words.size):
+            total += words[i] if mask[i] != 0 else np.int64(0)
+    sums[0] = total
+    return wrapped < 0
+
+
+@kernel
+def _add_doubles(numbers: Int32Array, doubles: DoubleArray, mask: UInt8Array, sums: DoubleArray) -> None:
+    """sums[numbers[i]] += doubles[i]; nulls add nothing."""
+    if mask.size == 0:
+        for i in range(numbers.size):
+            sums[np.uint32(numbers[i])] += doubles[i]
+    else:
+        for i in range(numbers.size):
+            if mask[i] != 0:
+                sums[np.uint32(numbers[i])] += doubles[i]
+
+
+@kernel
+def _sum_doubles(doubles: DoubleArray, mask: UInt8Array) -> float:
+    """Return the sum of all values that are not null. Without nulls, four sums are interleaved: additions overlap."""
+    a = b = c = d = 0.0
+    n = doubles.size
+    if mask.size == 0:
+        for i in range(0, n - 3, 4):
+            a += doubles[i]
+            b += doubles[i + 1]
+            c += doubles[i + 2]
+            d += doubles[i + 3]
+        for i in range(n - n % 4, n):
+            a += doubles[i]
+    else:
+        for i in range(n):
+            if mask[i] != 0:
+                a += doubles[i]
+    return (a + b) + (c + d)

@@ -1,0 +1,1 @@
+"""Indexes of build sides, and the look-up of matches."""

@@ -1,0 +1,57 @@
+"""The index of a cross join: every probe row matches every build row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.indexes.matches import Matches
+from sparkext.kernels.keys.normalised import NormalisedKeys
+from sparkext.kernels.runtime.jit import AnyArray, frozen
+
+
+@dataclass(frozen=True)
+class AllRowsIndex:
+    """An index without keys and arrays: the match range of every probe row is all `build_rows` rows."""
+
+    kind: ClassVar[str] = "all rows"
+    rows: ClassVar[None] = None
+
+    build_rows: int
+
+    @property
+    def arrays(self) -> dict[str, AnyArray]:
+        """The flat arrays of the index: none."""
+        return {}
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The scalars of the index, by name."""
+        return {"build_rows": self.build_rows}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> AllRowsIndex:
+        """Rebuild the index."""
+        return cls(attributes["build_rows"])
+
+    @property
+    def starts(self) -> RowIds:
+        """One range of all rows."""
+        return frozen(np.array([0, self.build_rows], dtype=row_id_dtype(self.build_rows)))
+
+    @property
+    def distinct(self) -> int:
+        """1: all rows count as one key."""
+        return 1
+
+    def lookup(self, keys: NormalisedKeys) -> Matches:
+        """Return the full range for each of `keys.length` probe rows."""
+        n = keys.length
+        found = self.build_rows > 0
+        dtype = row_id_dtype(self.build_rows)
+        first = np.full(n, 0 if found else -1, dtype=dtype)
+        counts = np.full(n, self.build_rows, dtype=dtype)
+        return Matches(frozen(first), frozen(counts), None, n if found else 0, n * self.build_rows)

@@ -1,0 +1,1 @@
+"""Keys as machine words or byte strings: normalisation, hashes, order."""

@@ -1,0 +1,1 @@
+"""The decorators of kernels, their machine code and threads."""

@@ -1,0 +1,1 @@
+"""Rows sent to other tasks: buckets, checksums of blocks, estimates of pairs."""

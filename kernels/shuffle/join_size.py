@@ -1,0 +1,49 @@
+"""Estimates the number of pairs of equal keys per bucket (`line` in the code), from a sketch of each side.
+
+    key ──▶ hash ──▶ bucket, one of `WIDTH` counters of that bucket, +1 or -1
+
+The sum of the products of the two sides' counters, over the counters of a bucket, is an unbiased estimate of its pairs:
+equal keys have equal signs, and products of different keys cancel out on average (Cormode & Garofalakis, "Sketching
+streams through the net: distributed approximate query tracking", VLDB 2005, the fast AGMS sketch). A key with many rows
+on both sides outweighs this noise; finding such keys is the purpose of the sketch. Sketches of parts of a side are
+added up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.runtime.jit import kernel
+from sparkext.kernels.shuffle.partition import Int32Array
+
+WIDTH = 8
+"""Counters per bucket. The error is about the root of the product of both sides' sums of squared key counts, over this
+number of counters: hot keys stand out."""
+
+_COUNTER_BIT = np.uint64(44)
+_SIGN_BIT = np.uint64(43)
+
+
+def add_to_sketch(hashes: Int64Array, lines: Int32Array, sketch: Int64Array) -> None:
+    """Add keys to `sketch` (int64[lines * WIDTH]), given their hashes and buckets (both [n]).
+
+    Rows without a bucket do not count.
+    """
+    _add(hashes, lines, sketch)
+
+
+@kernel
+def _add(hashes: Int64Array, lines: Int32Array, sketch: Int64Array) -> None:
+    for i in range(lines.size):
+        if lines[i] >= 0:
+            h = np.uint64(hashes[i])
+            counter = np.int64((h >> _COUNTER_BIT) & np.uint64(WIDTH - 1))
+            sign = np.int64((h >> _SIGN_BIT) & np.uint64(1))
+            sketch[np.int64(lines[i]) * WIDTH + counter] += 1 - 2 * sign
+
+
+def pairs_of(probe: Int64Array, build: Int64Array) -> Int64Array:
+    """Return the estimated pairs of each bucket, int64[lines], from the sketches of both sides."""
+    products = probe.astype(np.float64) * build
+    return np.maximum(products.reshape(-1, WIDTH).sum(axis=1), 0.0).astype(np.int64)

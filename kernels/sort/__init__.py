@@ -1,0 +1,1 @@
+"""Sorting rows by words, and merging sorted runs."""

@@ -1,0 +1,1 @@
+"""Operations on single values: dates, texts, and Python's numbers."""
