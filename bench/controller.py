@@ -53,7 +53,7 @@ def _workload(name: str, bench: Bench) -> Workload:
 
 def _run(workload: Workload, fixed_rows: int | None) -> Iterator[pa.RecordBatch]:
     from bench import in_memory
-    from sparkext.plans.delivery import DELIVERIES, Delivery
+    from sparkext.plans.adaptive.delivery import DELIVERIES, Delivery
 
     before = DELIVERIES["adaptive"]
     DELIVERIES["adaptive"] = Delivery(fixed_rows)
@@ -123,7 +123,7 @@ def _share(bench: Bench, run: Callable[[], Iterator[pa.RecordBatch]]) -> None:
 @contextmanager
 def _timed_controller() -> Iterator[dict[str, Any]]:
     """Add up the time within the controller's methods, the cost of measuring included."""
-    from sparkext.plans.output_size import OutputSizeController
+    from sparkext.plans.adaptive.output_size import OutputSizeController
 
     spent: dict[str, Any] = {"seconds": 0.0, "calls": 0}
 

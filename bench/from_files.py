@@ -17,8 +17,8 @@ from sparkext.config import Settings
 from sparkext.memory.probes import MemoryProbe
 from sparkext.parquet.metrics import ScanMetrics
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, plan_splits
-from sparkext.plans.spec import PipelineSpec
+from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec, plan_splits
+from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.scanned_splits import ScannedSplits

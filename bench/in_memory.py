@@ -17,7 +17,7 @@ from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
 from sparkext.memory.probes import MemoryProbe
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.row_batches import RowBatches

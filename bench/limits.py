@@ -44,8 +44,8 @@ from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, Split
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec, Split
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.row_batches import RowBatches

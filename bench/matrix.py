@@ -17,8 +17,8 @@ from bench.harness import Bench, Case
 from bench.streams import RANGES, checked, expected_of, fed, our_ranges, streaming_session
 from bench.text_table import text_table
 from sparkext.config import STREAMS_UNIT_MAX_BYTES
-from sparkext.plans.fragments import Cut
-from sparkext.plans.mfm import least_units, moved
+from sparkext.plans.streams.fragments import Cut
+from sparkext.plans.streams.mfm import least_units, moved
 
 NOTES = """\
 Simulated, as in the paper (Wang, Fang and Zhang): 6 M rows are loaded, of both sides alike unless told otherwise, and a

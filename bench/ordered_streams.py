@@ -19,7 +19,7 @@ import pyarrow as pa
 from bench.harness import Bench, Case, Contestant, WrongAnswerError, measure, record, step, verify
 from bench.streams import deliver, streaming_session
 from bench.text_table import text_table
-from sparkext.plans.psort import Assignment, Members, basic, optimised
+from sparkext.plans.streams.psort import Assignment, Members, basic, optimised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,7 @@ core. numpy: a stable sort (it finds runs); Polars: merge_sorted, two runs at a 
 ORDER BY of a table of both on one thread."""
 
 NOTES_SLOTS = """\
-Simulated: the planner of the P-SORT paper (plans/psort.py). `ordered` runs another one (plans/order_table.py), which
+Simulated: the planner of the P-SORT paper (plans/streams/psort.py). `ordered` runs another one, order_table.py, which
 assigns hash buckets, splits devices in a stage before all others, and only if that makes a batch shorter. Shown: how
 many times as many rows a second as one slot has. The sensors are as skewed as the paper's (the largest device has 17 %
 of all rows; the paper gives no more), and each is in one slot. Unit costs measured here, in microseconds a row:

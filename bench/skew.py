@@ -29,9 +29,9 @@ import pyarrow as pa
 from bench.generated import in_files
 from bench.harness import Bench, Case
 from bench.text_table import text_table
-from sparkext.plans.foreman import Counts, Foreman, UnitCosts, skew
-from sparkext.plans.routing import RoutingTable
-from sparkext.plans.waves import SLOT_SECONDS, planned_table
+from sparkext.plans.shuffle.foreman import Counts, Foreman, UnitCosts, skew
+from sparkext.plans.shuffle.routing import RoutingTable
+from sparkext.plans.shuffle.waves import SLOT_SECONDS, planned_table
 
 if TYPE_CHECKING:
     from sparkext.reports.slot_loads import SlotLoads

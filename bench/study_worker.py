@@ -47,7 +47,7 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     from sparkext.memory import freed
     from sparkext.memory.probes import process_probe
     from sparkext.memory.register import task_entered
-    from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+    from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
     from sparkext.worker.join_pipeline import join_pipeline
     from sparkext.worker.pipeline import Resources
     from sparkext.worker.sources.row_batches import RowBatches

@@ -22,7 +22,7 @@ from sparkext.config import (
     render_bytes,
 )
 from sparkext.errors import ConfigError
-from sparkext.plans.delivery import DELIVERIES
+from sparkext.plans.adaptive.delivery import DELIVERIES
 
 MODE = "spark.sparkext.mode"
 BUILD = "spark.sparkext.buildSide.maxBytes"

@@ -34,10 +34,10 @@ def test_the_contracts_are_kept() -> None:
     [
         ("storage/container.py", "def later():\n    import sparkext.worker.pipeline", "packages import one way"),
         ("errors.py", "import sparkext.memory.freed", "packages import one way"),
-        ("plans/spec.py", "from sparkext.kernels.runtime.jit import kernel", "packages import one way"),
+        ("plans/pipeline/spec.py", "from sparkext.kernels.runtime.jit import kernel", "packages import one way"),
         ("kernels/runtime/jit.py", "from sparkext.errors import SparkExtError", "packages import one way"),
         ("kernels/runtime/jit.py", "import pyspark", "kernels know numpy, numba, llvmlite and pyarrow alone"),
-        ("plans/spec.py", "import numpy", "plans know the standard library alone"),
+        ("plans/pipeline/spec.py", "import numpy", "plans know the standard library alone"),
         ("reports/text.py", "import sparkext.reports.report", "no modules import each other in a circle"),
         ("new_package/__init__.py", "", "packages import one way"),
     ],

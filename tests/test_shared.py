@@ -11,9 +11,9 @@ import pytest
 
 from docs.tools.scala_texts import OPEN, texts
 from sparkext.parquet.rules import READ_TYPES
-from sparkext.plans.evaluators import EVALUATORS
-from sparkext.plans.expression import ARITY, COMPARISONS, LEAVES, VARIADIC
-from sparkext.plans.key_types import KEY_TYPE_NAMES
+from sparkext.plans.expressions.evaluators import EVALUATORS
+from sparkext.plans.expressions.expression import ARITY, COMPARISONS, LEAVES, VARIADIC
+from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES
 from sparkext.shared import SPARK_TYPES
 from sparkext.spark.jar import jar_path
 

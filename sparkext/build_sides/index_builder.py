@@ -35,7 +35,7 @@ from sparkext.kernels.keys.normalised import (
 from sparkext.kernels.runtime.jit import frozen
 from sparkext.kernels.runtime.threads import ahead
 from sparkext.memory.freed import headroom_for
-from sparkext.plans.algorithm import (
+from sparkext.plans.adaptive.index_choice import (
     CLUSTERED_SHARE,
     HASH_BUILD_BYTES_PER_ROW,
     RANK_BYTES_PER_ROW,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext.plans.join_order import reducers
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.spec import JoinSpec, PipelineSpec
+from sparkext.plans.adaptive.join_order import reducers
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.spec import JoinSpec, PipelineSpec
 from sparkext.rows.types import arrow_key_type
 from sparkext.storage.fingerprint import fingerprint_of
 
@@ -20,8 +20,8 @@ class IndexRecipe:
     `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
     `may_cluster`: the join gathers payload and does not need the ids of build rows. `bounds`: position and type of the
     columns that a range or as-of join compares, beginning with the column to order by; `inverted`: the second column is
-    bounded from above only. `probe_ordered`, `rows_matter`: see `plans.algorithm.choose_index`. `gathered`: the columns
-    that are gathered by row; an index that stores columns stores these.
+    bounded from above only. `probe_ordered`, `rows_matter`: see `plans.adaptive.index_choice.choose_index`. `gathered`:
+    the columns that are gathered by row; an index that stores columns stores these.
     """
 
     key_columns: tuple[int, ...]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.scan import Split
+from sparkext.plans.pipeline.scan import Split
 from sparkext.rows.collected import CollectedRows
 from sparkext.storage.fingerprint import fingerprint_of
 

@@ -30,7 +30,7 @@ from sparkext.cql.syntax import (
     Source,
 )
 from sparkext.cql.types import BOOL, TYPE_NAMES, common_type, parse_type, spell_type
-from sparkext.plans.expression import Expression
+from sparkext.plans.expressions.expression import Expression
 
 
 @dataclass(frozen=True)

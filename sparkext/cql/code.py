@@ -52,8 +52,8 @@ from sparkext.kernels.arena.relations import (
 )
 from sparkext.kernels.arena.words import DOUBLE_ORDER
 from sparkext.kernels.indexes.nested_loop import Constant
-from sparkext.plans.expression import Expression
-from sparkext.plans.number_types import INTEGERS
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.expressions.number_types import INTEGERS
 
 _IMPORTS = """import numpy as np
 

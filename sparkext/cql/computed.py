@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sparkext.cql.syntax import Call, Constant, Formula, Name, Operation, Position
 from sparkext.cql.types import BOOL, INT, STRING, TIMESTAMP
-from sparkext.plans.key_types import KeyType
+from sparkext.plans.expressions.key_types import KeyType
 
 TEXT, NUMBER, TIME, MOMENT = "a text", "an int", "a date or time", "a timestamp"
 _MANY = 255

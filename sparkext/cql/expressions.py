@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparkext.kernels.indexes.nested_loop import Constant
-from sparkext.plans.expression import Expression
-from sparkext.plans.number_types import FLOATS
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.expressions.number_types import FLOATS
 from sparkext.rows.expression_code import ExpressionWriter, Step
 
 _STRING = "string"

@@ -23,9 +23,9 @@ from sparkext.cql.types import (
     parse_type,
     spell_type,
 )
-from sparkext.plans.expression import Expression, column, condition, literal
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.number_types import FLOATS, INTEGERS
+from sparkext.plans.expressions.expression import Expression, column, condition, literal
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS
 
 AGGREGATES = ("count", "sum", "avg", "min", "max")
 FUNCTIONS = {

@@ -9,7 +9,7 @@ from sparkext.cql.layout import Layout, Literal
 from sparkext.cql.queries import SelectPlan
 from sparkext.kernels.arena.chains import CHAIN_WORDS
 from sparkext.kernels.arena.relations import BAG_WORDS
-from sparkext.plans.expression import Expression
+from sparkext.plans.expressions.expression import Expression
 
 
 @dataclass(frozen=True)

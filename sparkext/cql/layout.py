@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from sparkext.kernels.arena.room import FIRST_FREE
 from sparkext.kernels.arena.tables import TABLE_WORDS
 from sparkext.kernels.arena.words import DOUBLE_ORDER, INTEGER_ORDER, TEXT_ORDER
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.number_types import FLOATS
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.expressions.number_types import FLOATS
 
 GIVEN = FIRST_FREE
 """The word of an arena that counts the rows in output queues."""

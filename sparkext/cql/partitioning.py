@@ -11,8 +11,8 @@ from itertools import islice, product
 
 from sparkext.cql.graph import Graph
 from sparkext.cql.queries import Plan, SelectPlan, SetPlan
-from sparkext.plans.expression import Expression
-from sparkext.plans.number_types import FLOATS
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.expressions.number_types import FLOATS
 
 _MOST = 10_000
 """Maximum number of combinations of one column per stream that are tried."""

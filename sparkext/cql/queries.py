@@ -1,8 +1,8 @@
 """Registered streams and queries with resolved names and types, as engines run them.
 
-Formulas are expressions of `plans.expression`. In a select, column c of source s refers to column c of input s. After
-an aggregation there is one source: the grouping columns, followed by the aggregates. Arithmetic without a result in its
-type is null, as in Spark's `try_add` and `try_divide`.
+Formulas are expressions of `plans.expressions.expression`. In a select, column c of source s refers to column c of
+input s. After an aggregation there is one source: the grouping columns, followed by the aggregates. Arithmetic without
+a result in its type is null, as in Spark's `try_add` and `try_divide`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from sparkext.cql.syntax import Formula, Position
-from sparkext.plans.expression import Expression
-from sparkext.plans.key_types import KeyType
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.expressions.key_types import KeyType
 
 MOST_COLUMNS = 64
 """Maximum number of columns of a row: its null bits are one word of 64 bits."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.number_types import FLOATS, INTEGERS
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS
 
 BOOL, STRING, DATE, TIMESTAMP = map(KeyType, ("bool", "string", "date", "timestamp"))
 INT, LONG, DOUBLE = map(KeyType, ("int32", "int64", "float64"))

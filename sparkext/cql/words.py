@@ -11,7 +11,7 @@ from sparkext.kernels.arena.words import NAN
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.groups.text_dictionary import TextDictionary
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.plans.key_types import KeyType
+from sparkext.plans.expressions.key_types import KeyType
 from sparkext.rows.times import microseconds
 
 

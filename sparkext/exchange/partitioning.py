@@ -12,7 +12,7 @@ from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.keys.normalised import cast_key, normalise_keys
 from sparkext.kernels.runtime.jit import frozen
 from sparkext.kernels.shuffle.partition import MOST_LINES, Int32Array, SlotOrder, hashes_of, lines_of, slot_order
-from sparkext.plans.routing import RoutingTable
+from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.fingerprints import row_hashes
 
 _LEAST_LINES = 1 << 12

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from sparkext.exchange.streamed import Streamed, TaskFiles
-from sparkext.plans.board import Board, Interval, Told, drawn, judged
-from sparkext.plans.routing import RoutingTable
+from sparkext.plans.shuffle.board import Board, Interval, Told, drawn, judged
+from sparkext.plans.shuffle.routing import RoutingTable
 
 _JUDGES: Mapping[str, Callable[[Board, int, int], Interval] | None] = {
     "planned": judged,

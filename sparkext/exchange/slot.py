@@ -21,7 +21,7 @@ from sparkext.exchange.cells import cells_in
 from sparkext.exchange.held_cells import HeldCells
 from sparkext.exchange.map_output import Segment, rows_of_segments
 from sparkext.memory.freed import release
-from sparkext.plans.spec import MARKS
+from sparkext.plans.pipeline.spec import MARKS
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.types import conformed

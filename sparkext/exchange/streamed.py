@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sparkext.plans.board import Board, Interval, Told
+from sparkext.plans.shuffle.board import Board, Interval, Told
 from sparkext.storage.container import private_file
 from sparkext.storage.local_folder import beside_task
 

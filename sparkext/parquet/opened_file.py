@@ -17,7 +17,7 @@ from sparkext.errors import FileReadError
 from sparkext.parquet.fetched_ranges import FetchedRanges, Range, last_part
 from sparkext.parquet.file_stores import FileStore, Identity
 from sparkext.parquet.statistics import UNKNOWN, column_bounds
-from sparkext.plans.scan import ColumnBounds
+from sparkext.plans.pipeline.scan import ColumnBounds
 
 _OPEN_FILES = 64
 """Number of files kept open, with the contents of small remote ones: up to a megabyte each."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparkext.plans.key_types import KeyType
+from sparkext.plans.expressions.key_types import KeyType
 from sparkext.rows.types import arrow_key_type
 from sparkext.shared import MOST_DECIMAL_BYTES, PARQUET_TYPES
 

@@ -33,8 +33,8 @@ from sparkext.parquet.metrics import ScanMetrics
 from sparkext.parquet.opened_file import OpenedFile, Unit, check_same, opened_file, reading
 from sparkext.parquet.rules import Calendars, misread, rebased
 from sparkext.parquet.statistics import UNKNOWN, ProbeBounds
-from sparkext.plans.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold, may_meet
-from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.plans.pipeline.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold, may_meet
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.rows.arrow_evaluator import holds, literal_array
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import contiguous

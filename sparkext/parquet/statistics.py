@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparkext.plans.scan import ColumnBounds
+from sparkext.plans.pipeline.scan import ColumnBounds
 
 UNKNOWN = ColumnBounds()
 """The bounds of a column without statistics."""

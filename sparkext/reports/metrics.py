@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from sparkext.parquet.metrics import ScanMetrics
-from sparkext.plans.operator_summary import OperatorSummary, merge_summaries
+from sparkext.plans.adaptive.operator_summary import OperatorSummary, merge_summaries
 
 
 @dataclass(frozen=True)

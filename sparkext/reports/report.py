@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkext.plans.operator_summary import OperatorSummary
+from sparkext.plans.adaptive.operator_summary import OperatorSummary
 from sparkext.reports import html, text
 from sparkext.reports.metrics import TaskMetrics, merged_operators
 from sparkext.reports.pipeline_run import JoinReport, PipelineRun

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparkext.plans.foreman import skew
+from sparkext.plans.shuffle.foreman import skew
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.wording import counted
 
@@ -25,9 +25,9 @@ class SlotLoads:
     `moved` buckets (`line` in the code) were assigned to another partition than by hash, `split` buckets to several.
     `cut` is the grid shape, the numbers of parts of the probe and the build side, if partitions are units of a join
     matrix; `owners` is the number of further partitions, after the units, that emit unmatched build rows (see
-    `plans.matrix`). `skews` has the skew of each interval, if rows were streamed to partitions. Then `by_hash` are the
-    loads of the first interval, `planned` the loads of the last, and `took` is each partition's working time, without
-    waiting for rows.
+    `plans.shuffle.matrix`). `skews` has the skew of each interval, if rows were streamed to partitions. Then `by_hash`
+    are the loads of the first interval, `planned` the loads of the last, and `took` is each partition's working time,
+    without waiting for rows.
     """
 
     by_hash: tuple[float, ...]

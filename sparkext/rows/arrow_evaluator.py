@@ -2,7 +2,7 @@
 
 Nothing is compiled for an expression: it is evaluated by functions of Arrow and numpy, and by existing kernels. Every
 part is computed for all rows, and a mask records where it has failed. Failures count only in rows in which Spark would
-have evaluated the part (see `rows.vectors`). The operators in `plans.evaluators.ARROW` are supported.
+have evaluated the part (see `rows.vectors`). The operators in `plans.expressions.evaluators.ARROW` are supported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import validity
 from sparkext.kernels.keys.normalised import cast_key
-from sparkext.plans.expression import (
+from sparkext.plans.expressions.expression import (
     ARITHMETIC,
     CASES,
     COMPARISONS,
@@ -29,7 +29,7 @@ from sparkext.plans.expression import (
     TRIMS,
     Expression,
 )
-from sparkext.plans.spec import ColumnRef
+from sparkext.plans.pipeline.spec import ColumnRef
 from sparkext.rows import decimal_vectors, vector_arithmetic, vector_rounding
 from sparkext.rows.letter_cases import recased
 from sparkext.rows.row_set import RowSet

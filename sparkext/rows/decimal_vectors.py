@@ -19,7 +19,7 @@ import numpy as np
 
 from sparkext.kernels.columns.buffers import allocate
 from sparkext.kernels.runtime.jit import AnyArray
-from sparkext.plans.expression import Expression
+from sparkext.plans.expressions.expression import Expression
 from sparkext.rows.vectors import Interval, Mask, Vector, all_known, any_of, both, extremes, in_turn, where_true
 
 _WORD = (1 << 63) - 1

@@ -29,8 +29,8 @@ import numpy as np
 from sparkext.kernels.indexes.nested_loop import FAILED, Constant, is_among
 from sparkext.kernels.runtime.intrinsics import multiply_overflows
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.plans.expression import ARITHMETIC, COMPARISONS, ColumnPlace, Expression
-from sparkext.plans.number_types import unscaled
+from sparkext.plans.expressions.expression import ARITHMETIC, COMPARISONS, ColumnPlace, Expression
+from sparkext.plans.expressions.number_types import unscaled
 
 _DTYPES = {
     "bool": np.bool_,

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.plans.expression import Expression
+from sparkext.plans.expressions.expression import Expression
 from sparkext.rows.text_functions import array_of
 from sparkext.rows.vectors import Vector
 

@@ -21,8 +21,8 @@ from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.indexes.matches import Pairs
 from sparkext.kernels.keys.normalised import cast_key
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.spec import ColumnRef
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.spec import ColumnRef
 from sparkext.rows.types import arrow_key_type
 
 

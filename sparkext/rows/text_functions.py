@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.kernels.values.characters import lengths, substrings
 from sparkext.kernels.values.patterns import matches
-from sparkext.plans.expression import Expression
+from sparkext.plans.expressions.expression import Expression
 from sparkext.rows.vector_comparisons import truth
 from sparkext.rows.vectors import Vector, any_of, both
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sparkext.plans.key_types import KeyType
+from sparkext.plans.expressions.key_types import KeyType
 from sparkext.shared import SPARK_TYPES
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sparkext.kernels.runtime.jit import AnyArray
-from sparkext.plans.expression import Expression
-from sparkext.plans.number_types import FLOATS, INTEGERS
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS
 from sparkext.rows.decimal_vectors import interval_of, to_decimal, to_double
 from sparkext.rows.vectors import BoolArray, Interval, Vector, all_known, any_of, both, dtype_of, in_turn
 

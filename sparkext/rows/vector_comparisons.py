@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkext.kernels.columns.buffers import bits_view
-from sparkext.plans.expression import Expression
-from sparkext.plans.key_types import KeyType
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.expressions.key_types import KeyType
 from sparkext.rows.vectors import TEXTS, BoolArray, Vector, all_known, any_of, both, number_array
 
 _MIRRORED = {">": "<", ">=": "<="}

@@ -8,7 +8,7 @@ import numpy as np
 
 from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.kernels.values.calendar import FIRST, KEPT, LAST, date_field, moved
-from sparkext.plans.expression import Expression
+from sparkext.plans.expressions.expression import Expression
 from sparkext.rows.vectors import Mask, Vector, all_known, any_of, both
 
 _DAY = 86_400_000_000
@@ -23,7 +23,7 @@ def field_of(node: Expression, given: Vector) -> Vector:
 
 
 def date_function(node: Expression, args: Sequence[Vector]) -> Vector:
-    """Return dates or timestamps computed from others: `plans.expression.DATE_FUNCTIONS`."""
+    """Return dates or timestamps computed from others: `plans.expressions.expression.DATE_FUNCTIONS`."""
     known, failed = all_known(args)
     days = args[0].data
     if node.op == "to_date":

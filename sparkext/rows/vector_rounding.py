@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from sparkext.kernels.runtime.jit import AnyArray
-from sparkext.plans.expression import Expression
-from sparkext.plans.number_types import FLOATS
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.expressions.number_types import FLOATS
 from sparkext.rows.decimal_vectors import places_dropped
 from sparkext.rows.vectors import BoolArray, Vector, any_of, both
 

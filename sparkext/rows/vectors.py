@@ -21,8 +21,8 @@ from sparkext.kernels.columns.buffers import bits_view, validity, values_view
 from sparkext.kernels.keys.decimal_words import halves_of, words_of
 from sparkext.kernels.keys.normalised import decimal_halves
 from sparkext.kernels.runtime.jit import AnyArray
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.number_types import FLOATS, INTEGERS, WORDS, unscaled
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, WORDS, unscaled
 from sparkext.rows.types import arrow_key_type
 
 BoolArray = npt.NDArray[np.bool_]

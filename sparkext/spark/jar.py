@@ -24,17 +24,17 @@ from sparkext._version import __version__
 from sparkext.config import REGISTRY, ConfigKey
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory.address_space import LEAST_BYTES
-from sparkext.plans.evaluators import EVALUATORS
-from sparkext.plans.line_costs import (
+from sparkext.plans.expressions.evaluators import EVALUATORS
+from sparkext.plans.pipeline.spec import MOST_COMPARED, SPEC_VERSION
+from sparkext.plans.pipeline.top import MOST_TOP_ROWS
+from sparkext.plans.shuffle.line_costs import (
     COSTS,
     SECONDS_PER_BUILD_ROW,
     SECONDS_PER_BYTE,
     SECONDS_PER_CELL,
     SECONDS_PER_ROW_OF_SEVERAL,
 )
-from sparkext.plans.spec import MOST_COMPARED, SPEC_VERSION
-from sparkext.plans.top import MOST_TOP_ROWS
-from sparkext.plans.waves import LEAST_SLOT_SECONDS, SLOT_BUILD_BYTES, SLOT_SECONDS
+from sparkext.plans.shuffle.waves import LEAST_SLOT_SECONDS, SLOT_BUILD_BYTES, SLOT_SECONDS
 from sparkext.shared import (
     BATCH_GROWTH,
     FIRST_BATCH_ROWS,

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from sparkext.build_sides.kept_rows import KeptRows
-from sparkext.plans.runs import Run
+from sparkext.plans.streams.runs import Run
 from sparkext.rows.collected import CollectedRows
 from sparkext.state.places import Place
 from sparkext.state.segments import SegmentInfo, rows_of_segment

@@ -6,9 +6,9 @@
                                 right/…
 
 The number of a batch is part of the names of its files. A batch that runs again therefore replaces its files, and no
-batch reads files of an unfinished batch. The required segments follow from the number of the batch (`plans.runs`) and
-from the partitioning of the sides (`plans.fragments`), which is stored in the segments of the batch before.
-In the code, a bucket is a `line`.
+batch reads files of an unfinished batch. The required segments follow from the number of the batch
+(`plans.streams.runs`) and from the partitioning of the sides (`plans.streams.fragments`), which is stored in the
+segments of the batch before. In the code, a bucket is a `line`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkext.errors import StateError
-from sparkext.plans.fragments import LEFT, Cut, Cuts
-from sparkext.plans.runs import Run, merged_before, runs_before
+from sparkext.plans.streams.fragments import LEFT, Cut, Cuts
+from sparkext.plans.streams.runs import Run, merged_before, runs_before
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.times import microseconds

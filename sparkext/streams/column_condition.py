@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from sparkext.plans.fragments import LEFT, RIGHT
-from sparkext.plans.key_types import common_key_type
-from sparkext.plans.spec import MIRRORED, MOST_COMPARED, RANGE_OPERATORS
+from sparkext.plans.expressions.key_types import common_key_type
+from sparkext.plans.pipeline.spec import MIRRORED, MOST_COMPARED, RANGE_OPERATORS
+from sparkext.plans.streams.fragments import LEFT, RIGHT
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.catalyst import AnalysedJoin, arguments_of, name_of
 from sparkext.transforms.join_condition import NULL_SAFE, JoinCondition, NamedPair, NamedRange

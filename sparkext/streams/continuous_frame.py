@@ -17,7 +17,7 @@ from sparkext.cql.queries import BoundStream, Column
 from sparkext.cql.shared_columns import SharedColumns
 from sparkext.cql.types import common_type, spell_type
 from sparkext.errors import InvalidQueryError
-from sparkext.plans.number_types import INTEGERS
+from sparkext.plans.expressions.number_types import INTEGERS
 from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import quoted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparkext.plans.fragments import LEFT, RIGHT
+from sparkext.plans.streams.fragments import LEFT, RIGHT
 from sparkext.spark.frames import map_in_arrow, quoted
 from sparkext.spark.session_settings import parallelism, tasks_per_executor
 from sparkext.spark.slot_keys import slot_keys

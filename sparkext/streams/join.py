@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparkext.config import Settings
-from sparkext.plans.join_names import join_kind
-from sparkext.plans.spec import MOST_COMPARED
+from sparkext.plans.pipeline.join_names import join_kind
+from sparkext.plans.pipeline.spec import MOST_COMPARED
 from sparkext.spark.session_settings import is_case_sensitive, settings_of
 from sparkext.streams.arguments import check_name, session_of
 from sparkext.streams.column_condition import is_column, read_columns

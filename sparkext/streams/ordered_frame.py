@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkext.config import Settings
-from sparkext.plans.order_table import OrderTable, even_table, first_table, next_table
+from sparkext.plans.streams.order_table import OrderTable, even_table, first_table, next_table
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick, quoted
 from sparkext.spark.session_settings import tasks_per_executor

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.plans.order_table import LINES, OrderTable
-from sparkext.plans.routing import RoutingTable
+from sparkext.plans.shuffle.routing import RoutingTable
+from sparkext.plans.streams.order_table import LINES, OrderTable
 from sparkext.rows.time_order import TimeOrder
 from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.spark.arrow import arrow_schema

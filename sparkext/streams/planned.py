@@ -8,12 +8,12 @@ from functools import partial
 
 from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.plans.expression import BOOL, Expression
-from sparkext.plans.fragments import LEFT, LINES, RIGHT
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.routing import RoutingTable
-from sparkext.plans.spec import MIRRORED, PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
-from sparkext.plans.theta import PythonPredicate, Theta
+from sparkext.plans.expressions.expression import BOOL, Expression
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.pipeline.spec import MIRRORED, PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.pipeline.theta import PythonPredicate, Theta
+from sparkext.plans.shuffle.routing import RoutingTable
+from sparkext.plans.streams.fragments import LEFT, LINES, RIGHT
 from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.state.stream_state import StoredSide

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkext.plans.fragments import LEFT
+from sparkext.plans.streams.fragments import LEFT
 from sparkext.state.stream_state import StoredSide
 from sparkext.streams.frame import place
 from sparkext.streams.planned import event_time

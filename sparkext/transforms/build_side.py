@@ -14,8 +14,8 @@ from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.memory import address_space
-from sparkext.plans.expression import Expression
-from sparkext.plans.projection import Projection
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.pipeline.projection import Projection
 from sparkext.reports.progress import CountingStream, counted_rows, on_terminal, progress
 from sparkext.spark.arrow import arrow_schema, local_table, takes_tables, unconvertible_columns
 from sparkext.spark.collecting import collect_as_arrow

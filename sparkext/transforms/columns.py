@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkext.plans.key_types import KeyType, common_key_type
-from sparkext.plans.spec import ColumnRef
+from sparkext.plans.expressions.key_types import KeyType, common_key_type
+from sparkext.plans.pipeline.spec import ColumnRef
 from sparkext.rows.types import spark_key_type
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, PARTITIONED, Settings
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
-from sparkext.plans.join_names import join_kind, join_names
-from sparkext.plans.spec import BUILD_PRESERVING
+from sparkext.plans.pipeline.join_names import join_kind, join_names
+from sparkext.plans.pipeline.spec import BUILD_PRESERVING
 from sparkext.spark.extension import plans_joins
 from sparkext.spark.frames import is_dataframe
 from sparkext.spark.session_settings import is_case_sensitive, session_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sparkext.plans.spec import BUILD_PRESERVING, RANGE_OPERATORS
+from sparkext.plans.pipeline.spec import BUILD_PRESERVING, RANGE_OPERATORS
 
 if TYPE_CHECKING:
     pass

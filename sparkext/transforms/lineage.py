@@ -16,7 +16,7 @@ from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.exchange.slot import SlotSchemas
 from sparkext.memory import address_space
-from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.reports.reporters import AccumulatorReporter, Reporter, SpoolReporter
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import is_cached, map_in_arrow

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
-from sparkext.plans.key_types import KeyType
+from sparkext.plans.expressions.key_types import KeyType
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.session_settings import tasks_per_executor
 from sparkext.spark.worker_python import run_in_workers

@@ -17,7 +17,7 @@ from sparkext.config import Settings
 from sparkext.exchange.cells import COLUMNS, DDL
 from sparkext.exchange.partitioning import Partitioning, line_count
 from sparkext.exchange.slot import SlotSchemas
-from sparkext.plans.routing import RoutingTable
+from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick

@@ -12,7 +12,7 @@ from operator import ge, gt, le, lt
 from typing import TYPE_CHECKING, Any
 
 from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, PARTITIONED
-from sparkext.plans.spec import AsOf
+from sparkext.plans.pipeline.spec import AsOf
 from sparkext.transforms.build_side import DriverBuildSide
 from sparkext.transforms.join_condition import JoinCondition
 from sparkext.transforms.resolved_join import ResolvedJoin

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from sparkext.plans.join_names import join_kind
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.number_types import MOST_DIGITS
-from sparkext.plans.spec import DIRECTIONS, AsOf, ColumnRef, JoinSpec, KeyPair
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.expressions.number_types import MOST_DIGITS
+from sparkext.plans.pipeline.join_names import join_kind
+from sparkext.plans.pipeline.spec import DIRECTIONS, AsOf, ColumnRef, JoinSpec, KeyPair
 from sparkext.transforms.columns import OutputField, as_nullable, check_names, common_type, resolve_column
 from sparkext.transforms.resolved_join import ResolvedJoin
 

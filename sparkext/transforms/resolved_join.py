@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.spec import MOST_COMPARED, ColumnRef, JoinSpec, KeyPair, RangePair
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.pipeline.spec import MOST_COMPARED, ColumnRef, JoinSpec, KeyPair, RangePair
 from sparkext.rows.types import spark_key_type
 
 if TYPE_CHECKING:

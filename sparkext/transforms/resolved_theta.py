@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from numba.core.errors import NumbaError
 
-from sparkext.plans.join_names import join_kind
-from sparkext.plans.number_types import number_type
-from sparkext.plans.spec import ColumnRef, JoinSpec
-from sparkext.plans.theta import NamedColumn, PythonPredicate
+from sparkext.plans.expressions.number_types import number_type
+from sparkext.plans.pipeline.join_names import join_kind
+from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec
+from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.internals import pickled
 from sparkext.transforms.columns import OutputField, as_nullable, check_names

@@ -10,8 +10,8 @@ from sparkext.errors import InvalidScanError
 from sparkext.parquet.file_stores import Bucket, is_local, remote_of
 from sparkext.parquet.rules import READ_TYPES, Calendars
 from sparkext.parquet.s3_settings import bucket_of
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.scan import DataFile, plan_splits
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.pipeline.scan import DataFile, plan_splits
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.extension import has_extension
 from sparkext.spark.frames import quoted

@@ -12,8 +12,8 @@ from numbers import Integral
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import TYPE_CHECKING, Any
 
-from sparkext.plans.expression import Expression, among, column, condition, literal
-from sparkext.plans.key_types import KeyType
+from sparkext.plans.expressions.expression import Expression, among, column, condition, literal
+from sparkext.plans.expressions.key_types import KeyType
 from sparkext.spark.frames import quoted
 
 if TYPE_CHECKING:

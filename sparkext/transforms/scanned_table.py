@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.rules import Calendars
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, Split
+from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec, Split
 from sparkext.spark.arrow import arrow_schema
 from sparkext.transforms.scan_filter import Alternatives, as_expression
 

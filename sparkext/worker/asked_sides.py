@@ -9,7 +9,7 @@ from sparkext.build_sides.index_recipe import IndexRecipe, index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
-from sparkext.plans.spec import PipelineSpec
+from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.worker.pipelined_rows import SOURCE, opened
 from sparkext.worker.reduced_sources import reduced, reduced_within
 from sparkext.worker.sources.made_rows import source_recipe

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sparkext.build_sides.sources import BuildSource
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory.probes import Tasks
-from sparkext.plans.spec import PipelineSpec
+from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.worker.asked_sides import asked_sides
 from sparkext.worker.worker_task import ConfiguredTask
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.memory.probes import Tasks
-from sparkext.plans.order_table import LINES
+from sparkext.plans.streams.order_table import LINES
 from sparkext.rows.types import conformed
 from sparkext.worker.worker_task import ConfiguredTask
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from sparkext.plans.fragments import LEFT, MATCHED
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.streams.fragments import LEFT, MATCHED
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.types import conformed
 from sparkext.state.run_rows import RunRows

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec, RangePair
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec, RangePair
 from sparkext.state.run_rows import RunRows
 from sparkext.state.stream_state import StoredSide, is_over
 from sparkext.worker.run_lookup import RunLookup

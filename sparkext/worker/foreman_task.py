@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from sparkext.kernels.shuffle.join_size import WIDTH, pairs_of
 from sparkext.memory.probes import Tasks
-from sparkext.plans.line_costs import Ran, Scale
-from sparkext.plans.matrix import Cut, matrix_plan
-from sparkext.plans.waves import SideCounts, counted, wave_plan
+from sparkext.plans.shuffle.line_costs import Ran, Scale
+from sparkext.plans.shuffle.matrix import Cut, matrix_plan
+from sparkext.plans.shuffle.waves import SideCounts, counted, wave_plan
 from sparkext.worker.worker_task import ConfiguredTask
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.config import Settings
-from sparkext.plans.join_order import reducers
-from sparkext.plans.spec import PipelineSpec
+from sparkext.plans.adaptive.join_order import reducers
+from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskMetrics
 from sparkext.worker.nodes import Operator, Sink
 from sparkext.worker.operators.build_preserving_join import BuildPreservingJoin

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sparkext.errors import StateError
 from sparkext.kernels.columns.gather import MAX_VAR_BYTES
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows.times import microseconds
 from sparkext.rows.types import conform
 from sparkext.state.run_rows import RunRows

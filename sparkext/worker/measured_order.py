@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.config import Settings
 from sparkext.kernels.columns.gather import VarBytesOverflowError
-from sparkext.plans.join_order import JoinEstimate, cheapest, given, has_choice, movable, needed, shuffled
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.spec import PipelineSpec
+from sparkext.plans.adaptive.join_order import JoinEstimate, cheapest, given, has_choice, movable, needed, shuffled
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.nodes import Source

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import Int64Array
-from sparkext.plans.fragments import LEFT, RIGHT
-from sparkext.plans.spec import PROBE, PipelineSpec
+from sparkext.plans.pipeline.spec import PROBE, PipelineSpec
+from sparkext.plans.streams.fragments import LEFT, RIGHT
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.times import microseconds
 from sparkext.rows.types import conformed

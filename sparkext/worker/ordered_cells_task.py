@@ -13,8 +13,8 @@ from sparkext.exchange.leaving_rows import gathered
 from sparkext.kernels.runtime.jit import frozen
 from sparkext.kernels.shuffle.partition import NO_LINE, Int32Array, leading_lines, slot_order
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.fragments import LEFT
-from sparkext.plans.order_table import LINES, SPLIT, OrderTable
+from sparkext.plans.streams.fragments import LEFT
+from sparkext.plans.streams.order_table import LINES, SPLIT, OrderTable
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.morsels import within_bytes
 from sparkext.rows.taken import taken

@@ -18,9 +18,9 @@ import pyarrow as pa
 from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning, homes_of
 from sparkext.kernels.shuffle.partition import Int32Array
-from sparkext.plans.fragments import Cut
-from sparkext.plans.line_rows import LineRows
-from sparkext.plans.order_table import LINES, SPLIT, OrderTable, any_table, next_table
+from sparkext.plans.streams.fragments import Cut
+from sparkext.plans.streams.line_rows import LineRows
+from sparkext.plans.streams.order_table import LINES, SPLIT, OrderTable, any_table, next_table
 from sparkext.reports.stream_batches import OrderedBatch, metrics_name
 from sparkext.rows.time_order import TimeOrder
 from sparkext.state.nearest_order import NearestOrder

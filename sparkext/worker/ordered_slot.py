@@ -20,10 +20,10 @@ from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.columns.row_ids import RowIds, count_runs
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.fragments import LEFT, LINES
-from sparkext.plans.line_rows import LineRows
-from sparkext.plans.order_table import LINES as TABLE_LINES
-from sparkext.plans.order_table import SPLIT, WHOLE
+from sparkext.plans.streams.fragments import LEFT, LINES
+from sparkext.plans.streams.line_rows import LineRows
+from sparkext.plans.streams.order_table import LINES as TABLE_LINES
+from sparkext.plans.streams.order_table import SPLIT, WHOLE
 from sparkext.rows.contiguous import contiguous, in_one_piece, needs_wide_offsets
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.rows.times import microseconds

@@ -17,7 +17,7 @@ from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.kernels.runtime.jit import frozen
 from sparkext.kernels.shuffle.partition import slot_order
 from sparkext.memory.probes import Tasks
-from sparkext.plans.order_table import LINES, SPLIT, WHOLE
+from sparkext.plans.streams.order_table import LINES, SPLIT, WHOLE
 from sparkext.rows.blank import blank_row
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.morsels import within_bytes

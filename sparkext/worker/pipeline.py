@@ -3,9 +3,9 @@
     source ─▶ operator ─▶ operator ─▶ … ─▶ sink ─▶ record batches
                 └── every arrow carries at most a budget of rows ──┘
 
-The pipeline depends only on the protocols in `sparkext.worker.nodes`. `plans.delivery` determines the order of calls,
-depth first by default: an output that respects its operator's budget passes through all later operators before that
-operator resumes. At most one output per operator exists at any time (Kawashima & Tatebe, conclusion 3).
+The pipeline depends only on the protocols in `sparkext.worker.nodes`. `plans.adaptive.delivery` determines the order of
+calls, depth first by default: an output that respects its operator's budget passes through all later operators before
+that operator resumes. At most one output per operator exists at any time (Kawashima & Tatebe, conclusion 3).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sparkext.kernels.indexes.nested_loop import PairError
 from sparkext.kernels.runtime.threads import may_begin, pool
 from sparkext.memory import freed
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.delivery import (
+from sparkext.plans.adaptive.delivery import (
     DELIVERIES,
     Way,
     cooperative,
@@ -35,8 +35,8 @@ from sparkext.plans.delivery import (
     set_at_a_time,
     to_the_end,
 )
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.output_size import BudgetLimits, OutputSizeController
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.adaptive.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.nodes import Operator, Sink, Source
@@ -163,7 +163,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class _Stage:
-    """An operator or the sink with its budget: a `Stage` of `plans.delivery`."""
+    """An operator or the sink with its budget: a `Stage` of `plans.adaptive.delivery`."""
 
     node: Operator | Sink
     budget: OperatorBudget

@@ -17,8 +17,8 @@ from sparkext.build_sides.sources import BuildSource
 from sparkext.exchange.slot import CellRows, FileRows, Slot, SlotRows, SlotSchemas
 from sparkext.memory.probes import Tasks
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.scan import Split
-from sparkext.plans.spec import PROBE, PipelineSpec
+from sparkext.plans.pipeline.scan import Split
+from sparkext.plans.pipeline.spec import PROBE, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.reports.reporters import TaskReporter
 from sparkext.worker.asked_sides import asked_sides

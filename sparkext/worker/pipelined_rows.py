@@ -30,12 +30,12 @@ from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.runtime.threads import each
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.early_drops import with_drops
-from sparkext.plans.expression import Expression
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.projection import Projection
-from sparkext.plans.scan import Split
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec
+from sparkext.plans.adaptive.early_drops import with_drops
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.pipeline.projection import Projection
+from sparkext.plans.pipeline.scan import Split
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskMetrics, merged_operators
 from sparkext.rows.arrow_evaluator import ExpressionError, columns, holds, told_values
 from sparkext.rows.collected import CollectedRows

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.kernels.keys.normalised import NormalisedKeys, cast_key, normalise_keys
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.spec import KeyPair
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.spec import KeyPair
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
 

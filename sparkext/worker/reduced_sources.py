@@ -1,4 +1,4 @@
-"""Build sides with semi-join reductions: rows that other joins would drop are left out (see `plans.early_drops`).
+"""Build sides with semi-join reductions: rows that other joins would drop are left out (see `early_drops`).
 
     part, filtered by name ──index──┐
                                     ▼ semi-join on ps_partkey
@@ -22,12 +22,12 @@ from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
-from sparkext.plans.early_drops import early_drops, sources_of, with_drops
-from sparkext.plans.expression import Expression
-from sparkext.plans.join_order import movable
-from sparkext.plans.projection import Projection
-from sparkext.plans.scan import Split
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.adaptive.early_drops import early_drops, sources_of, with_drops
+from sparkext.plans.adaptive.join_order import movable
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.pipeline.projection import Projection
+from sparkext.plans.pipeline.scan import Split
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows.collected import CollectedRows
 from sparkext.worker.pipelined_rows import Dropping, Given, PipelinedRows
 

@@ -11,8 +11,8 @@ from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
 from sparkext.build_sides.kept_rows import make_room
 from sparkext.config import Settings
 from sparkext.memory.probes import Tasks
-from sparkext.plans.runs import Run, merged_before, runs_before
-from sparkext.plans.spec import PipelineSpec
+from sparkext.plans.pipeline.spec import PipelineSpec
+from sparkext.plans.streams.runs import Run, merged_before, runs_before
 from sparkext.state.run_rows import RunRows
 from sparkext.state.segments import SegmentInfo, total
 from sparkext.state.stream_state import Source, StoredSide, StreamState

@@ -22,7 +22,7 @@ from sparkext.kernels.runtime.jit import frozen
 from sparkext.kernels.shuffle.occurrences import Occurrences
 from sparkext.kernels.shuffle.partition import NO_LINE, Int32Array, leading_lines, slot_order
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.fragments import LEFT, LINES, Cut
+from sparkext.plans.streams.fragments import LEFT, LINES, Cut
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.morsels import within_bytes
 from sparkext.rows.times import microseconds

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.plans.fragments import LEFT, RIGHT, first_cut
-from sparkext.plans.spec import ColumnRef
+from sparkext.plans.pipeline.spec import ColumnRef
+from sparkext.plans.streams.fragments import LEFT, RIGHT, first_cut
 from sparkext.reports.stream_batches import JoinedBatch, metrics_name
 from sparkext.state.stream_state import MatchedRows, StoredSide, StreamState
 from sparkext.worker.micro_batch import MicroBatch

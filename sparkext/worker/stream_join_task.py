@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext.memory.probes import Tasks
-from sparkext.plans.fragments import LEFT, MATCHED, RIGHT, Cut
-from sparkext.plans.mfm import next_cut
-from sparkext.plans.spec import PipelineSpec
+from sparkext.plans.pipeline.spec import PipelineSpec
+from sparkext.plans.streams.fragments import LEFT, MATCHED, RIGHT, Cut
+from sparkext.plans.streams.mfm import next_cut
 from sparkext.rows.blank import blank_row
 from sparkext.state.run_rows import RunRows
 from sparkext.state.segments import SegmentInfo, total

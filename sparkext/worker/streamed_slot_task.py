@@ -15,7 +15,7 @@ from sparkext.exchange.packed_rows import RowUnpacker
 from sparkext.exchange.slot import FileRows, Slot, SlotSchemas
 from sparkext.exchange.streamed import HOME, Streamed, TaskFiles
 from sparkext.memory.probes import Tasks
-from sparkext.plans.spec import PipelineSpec
+from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics, followed_by
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.pipeline import Resources

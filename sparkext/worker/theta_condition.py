@@ -19,12 +19,12 @@ from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.indexes.nested_loop import HIT, NestedLoop, PairError, PairTest, numbers
 from sparkext.kernels.keys.normalised import cast_key
 from sparkext.kernels.runtime.jit import AnyArray, frozen
-from sparkext.plans.expression import ColumnPlace, Expression
-from sparkext.plans.expression_range import Interval, may_fail
-from sparkext.plans.key_types import KeyType, parse_key_type
-from sparkext.plans.number_types import number_type
-from sparkext.plans.spec import PROBE, ColumnRef
-from sparkext.plans.theta import NamedColumn, PythonPredicate, Theta
+from sparkext.plans.expressions.expression import ColumnPlace, Expression
+from sparkext.plans.expressions.expression_range import Interval, may_fail
+from sparkext.plans.expressions.key_types import KeyType, parse_key_type
+from sparkext.plans.expressions.number_types import number_type
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef
+from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate, Theta
 from sparkext.rows.expression_code import Place, code_of
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type

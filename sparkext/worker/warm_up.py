@@ -15,10 +15,10 @@ from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import index_in_memory
 from sparkext.config import Settings, read_settings
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans.aggregates import AggregateCall, Aggregation
-from sparkext.plans.expression import Expression, column
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.expressions.expression import Expression, column
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
+from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows import arrow_evaluator
 from sparkext.rows.row_set import RowSet
 from sparkext.storage.container import checked

@@ -21,10 +21,10 @@ from sparkext.exchange.streamed import Streamed
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.rules import Calendars
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.projection import parse_projection
-from sparkext.plans.routing import RoutingTable
-from sparkext.plans.scan import ScanSpec, Split
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.projection import parse_projection
+from sparkext.plans.pipeline.scan import ScanSpec, Split
+from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.reports.reporters import FileReporter
 from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
@@ -47,7 +47,7 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedSlotTask, StructType]:
     The order's fields:
 
     - `package`: the version of sparkext that the jar belongs to
-    - `spec`: see `plans.spec`
+    - `spec`: see `plans.pipeline.spec`
     - `settings`: configuration strings
     - `output`: a Spark schema
     - `scan`: how to read the probe side; missing if Spark sends its rows

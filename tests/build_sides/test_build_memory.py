@@ -25,7 +25,7 @@ from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
+from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.build_sides.scanned_files import ScannedFiles
 
 path, own_limit = Path(sys.argv[1]), int(sys.argv[2])

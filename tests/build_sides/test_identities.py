@@ -33,14 +33,14 @@ from sparkext.parquet.metrics import ScanMetrics
 from sparkext.parquet.rules import Calendars
 from sparkext.parquet.scan import ParquetScan
 from sparkext.parquet.statistics import ProbeBounds
-from sparkext.plans.aggregates import AggregateCall, Aggregation
-from sparkext.plans.expression import Expression, column, condition, literal
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.projection import Projection
-from sparkext.plans.runs import Run
-from sparkext.plans.scan import ScanColumn, ScanSpec, Split
-from sparkext.plans.spec import AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
-from sparkext.plans.top import OrderedBy, Top
+from sparkext.plans.expressions.expression import Expression, column, condition, literal
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
+from sparkext.plans.pipeline.projection import Projection
+from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
+from sparkext.plans.pipeline.spec import AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.pipeline.top import OrderedBy, Top
+from sparkext.plans.streams.runs import Run
 from sparkext.state.nearest_order import NearestOrder
 from sparkext.state.places import BucketPlace, LocalPlace
 from sparkext.state.run_rows import RunRows

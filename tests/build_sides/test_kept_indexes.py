@@ -24,7 +24,7 @@ from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.memory.probes import Headroom
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, plan_splits
+from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec, plan_splits
 from sparkext.storage.publication import LOCK_SUFFIX
 
 KEY = pa.int64()

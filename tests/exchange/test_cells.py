@@ -21,8 +21,8 @@ from sparkext.exchange.held_cells import HeldCells
 from sparkext.exchange.leaving_rows import leaving_cells
 from sparkext.exchange.partitioning import Partitioning, line_count
 from sparkext.exchange.slot import CellRows, Slot, SlotSchemas
-from sparkext.plans.routing import RoutingTable
-from sparkext.plans.spec import MARKS
+from sparkext.plans.pipeline.spec import MARKS
+from sparkext.plans.shuffle.routing import RoutingTable
 
 RNG = np.random.default_rng(3)
 ROWS = 3000

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.plans.routing import RoutingTable
+from sparkext.plans.shuffle.routing import RoutingTable
 
 ROWS = pa.record_batch(
     {

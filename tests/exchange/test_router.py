@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sparkext.exchange.router import Router
 from sparkext.exchange.streamed import HOME, Streamed
-from sparkext.plans.board import INTERVAL_SECONDS, Board, Interval, Told
+from sparkext.plans.shuffle.board import INTERVAL_SECONDS, Board, Interval, Told
 
 STREAMED = Streamed(4, 2, "run")
 

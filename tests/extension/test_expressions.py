@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column as SparkColumn
 
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans import expression
-from sparkext.plans.expression import Expression, parse_expression
-from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.expressions import expression
+from sparkext.plans.expressions.expression import Expression, parse_expression
+from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.rows.arrow_evaluator import ExpressionError, failing_values, values
 from sparkext.rows.row_set import RowSet
 from tests.extension.extension_checks import configured

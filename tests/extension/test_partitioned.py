@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import declined, report
-from sparkext.plans.foreman import skew
+from sparkext.plans.shuffle.foreman import skew
 from sparkext.reports.slot_loads import SlotLoads
 from tests.extension.extension_checks import (
     assert_declined,

@@ -1,4 +1,4 @@
-"""Random expressions, most of which workers compute by columns: see `plans.evaluators.ARROW`."""
+"""Random expressions, most of which workers compute by columns: see `plans.expressions.evaluators.ARROW`."""
 
 from __future__ import annotations
 

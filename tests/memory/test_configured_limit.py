@@ -16,7 +16,7 @@ from sparkext.build_sides.index_store import BuildSide, open_build_side
 from sparkext.config import read_settings
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory.probes import MemoryProbe, process_probe
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.storage.container import atomic_file
 from sparkext.worker.pipeline_task import PipelineTask

@@ -15,7 +15,7 @@ from typing import Any
 
 from sparkext.cql.graph import Graph
 from sparkext.cql.queries import Aggregate, BoundQuery, BoundWindow, Plan, SelectPlan, SetPlan
-from sparkext.plans.expression import Expression
+from sparkext.plans.expressions.expression import Expression
 from tests.oracle.expressions import Failure, evaluate
 
 Instant = tuple[int, int]

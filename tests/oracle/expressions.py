@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from sparkext.plans.expression import DATE_FIELDS, DATE_FUNCTIONS, ROUNDINGS, Expression
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.number_types import FLOATS, INTEGERS, number_type, unscaled
+from sparkext.plans.expressions.expression import DATE_FIELDS, DATE_FUNCTIONS, ROUNDINGS, Expression
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, number_type, unscaled
 from tests.kernels.support import SAMPLES
 from tests.oracle.dates import DAY, date_field, date_function
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from sparkext.parquet.deleted_rows import deleted_rows, kept_of
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.expression import Expression
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.scan import ScanColumn, ScanSpec, Split
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
 
 ROWS = 1000
 

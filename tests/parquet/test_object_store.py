@@ -25,10 +25,10 @@ from sparkext.parquet import scan as parquet_scan
 from sparkext.parquet.file_stores import Bucket, LocalFiles, one_run, store_of
 from sparkext.parquet.s3_settings import bucket_of
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.expression import Expression, column, condition, literal
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.scan import ScanColumn, ScanSpec, Split
-from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
+from sparkext.plans.expressions.expression import Expression, column, condition, literal
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.scanned_splits import ScannedSplits

@@ -33,10 +33,10 @@ from sparkext.parquet.file_stores import LocalFiles
 from sparkext.parquet.opened_file import OpenedFile
 from sparkext.parquet.scan import ParquetScan
 from sparkext.parquet.statistics import ProbeBounds
-from sparkext.plans.expression import Expression, column, condition, literal
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.scan import ScanColumn, ScanSpec, Split
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.expressions.expression import Expression, column, condition, literal
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows import contiguous
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.pipeline import Resources

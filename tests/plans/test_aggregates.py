@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from sparkext.plans.aggregates import AggregateCall, Aggregation, parse_aggregation, render_aggregation
-from sparkext.plans.expression import Expression, column, condition, literal
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.spec import ColumnRef, PipelineSpec
+from sparkext.plans.expressions.expression import Expression, column, condition, literal
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation, parse_aggregation, render_aggregation
+from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
 
 INT, TEXT = parse_key_type("int64"), parse_key_type("string")
 K, T = column(0, 0, INT), column(1, 2, TEXT)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sparkext.exchange import router as routers
 from sparkext.exchange.router import Router
 from sparkext.exchange.streamed import HOME, Streamed
-from sparkext.plans.board import INTERVAL_SECONDS, Board, Interval, Told, drawn, judged, loads_of
-from sparkext.plans.foreman import skew
-from sparkext.plans.routing import RoutingTable, Slots
+from sparkext.plans.shuffle.board import INTERVAL_SECONDS, Board, Interval, Told, drawn, judged, loads_of
+from sparkext.plans.shuffle.foreman import skew
+from sparkext.plans.shuffle.routing import RoutingTable, Slots
 
 LINES, SLOTS = 8, 2
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sparkext.plans.delivery import Stage, cooperative, depth_first, independent, set_at_a_time, to_the_end
+from sparkext.plans.adaptive.delivery import Stage, cooperative, depth_first, independent, set_at_a_time, to_the_end
 
 ITEMS = ["a", "b"]
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkext.plans.aggregates import AggregateCall, Aggregation
-from sparkext.plans.early_drops import EarlyDrop, early_drops, sources_of, with_drops
-from sparkext.plans.expression import Expression, column, condition, literal
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.projection import Projection
-from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.adaptive.early_drops import EarlyDrop, early_drops, sources_of, with_drops
+from sparkext.plans.expressions.expression import Expression, column, condition, literal
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
+from sparkext.plans.pipeline.projection import Projection
+from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 
 LONG = parse_key_type("int64")
 KEPT = tuple(Expression("column", None, column=number) for number in range(3))

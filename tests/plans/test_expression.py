@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkext.plans.evaluators import ARROW, COMPILED, EVALUATORS
-from sparkext.plans.expression import (
+from sparkext.plans.expressions.evaluators import ARROW, COMPILED, EVALUATORS
+from sparkext.plans.expressions.expression import (
     CASES,
     DATE_FIELDS,
     DATE_STARTS,
@@ -18,10 +18,10 @@ from sparkext.plans.expression import (
     parse_expression,
     render_expression,
 )
-from sparkext.plans.key_types import KEY_TYPE_NAMES, parse_key_type
-from sparkext.plans.number_types import number_type, unscaled
-from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
-from sparkext.plans.theta import NamedColumn, PythonPredicate, parse_theta, render_theta
+from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES, parse_key_type
+from sparkext.plans.expressions.number_types import number_type, unscaled
+from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate, parse_theta, render_theta
 
 Data = dict[str, Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.plans import expression
-from sparkext.plans.expression import Expression
-from sparkext.plans.expression_range import may_fail
-from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.expressions import expression
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.expressions.expression_range import may_fail
+from sparkext.plans.expressions.key_types import parse_key_type
 
 MOST = 2**31 - 1
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sparkext.plans.foreman import Counts, Foreman, UnitCosts, skew
-from sparkext.plans.routing import RoutingTable
+from sparkext.plans.shuffle.foreman import Counts, Foreman, UnitCosts, skew
+from sparkext.plans.shuffle.routing import RoutingTable
 
 ALPHA = 0.3
 hot_and_cold = st.one_of(st.integers(0, 3), st.integers(0, 1000)).map(float)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.plans.fragments import LEFT, LINES, RIGHT, Cut, Cuts, first_cut
+from sparkext.plans.streams.fragments import LEFT, LINES, RIGHT, Cut, Cuts, first_cut
 
 CUTS = [Cut(1, 1), Cut(1, 2), Cut(3, 1), Cut(3, 5), Cut(7, 7), Cut(4, 4, keyed=True), Cut(13, 13, keyed=True)]
 

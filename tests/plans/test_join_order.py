@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans.expression import Expression, column, condition
-from sparkext.plans.join_order import (
+from sparkext.plans.adaptive.join_order import (
     JoinEstimate,
     cheapest,
     cost,
@@ -21,9 +20,10 @@ from sparkext.plans.join_order import (
     reducers,
     shuffled,
 )
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.spec import AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
-from sparkext.plans.theta import NamedColumn, PythonPredicate
+from sparkext.plans.expressions.expression import Expression, column, condition
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.spec import AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate
 
 LONG = parse_key_type("int64")
 

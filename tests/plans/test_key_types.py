@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from sparkext.plans.join_names import join_kind, join_names
-from sparkext.plans.key_types import KEY_TYPE_NAMES, KeyType, common_key_type, parse_key_type
+from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES, KeyType, common_key_type, parse_key_type
+from sparkext.plans.pipeline.join_names import join_kind, join_names
 
 
 def key_type(text: str) -> KeyType:

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from sparkext.plans.fragments import Cut
-from sparkext.plans.mfm import copied, least_units, moved, next_cut
+from sparkext.plans.streams.fragments import Cut
+from sparkext.plans.streams.mfm import copied, least_units, moved, next_cut
 
 V = 800_000
 

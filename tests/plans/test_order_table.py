@@ -9,8 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from sparkext.plans.line_rows import LineRows
-from sparkext.plans.order_table import LINES, MERGE_COST, OrderTable, any_table, even_table, first_table, next_table
+from sparkext.plans.streams.line_rows import LineRows
+from sparkext.plans.streams.order_table import (
+    LINES,
+    MERGE_COST,
+    OrderTable,
+    any_table,
+    even_table,
+    first_table,
+    next_table,
+)
 
 
 def skewed(share: float, rows: int = 100_000) -> dict[int, float]:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans.operator_summary import merge_summaries
-from sparkext.plans.output_size import ARRAY_BYTES, BudgetLimits, OutputSizeController
+from sparkext.plans.adaptive.operator_summary import merge_summaries
+from sparkext.plans.adaptive.output_size import ARRAY_BYTES, BudgetLimits, OutputSizeController
 
 MAX_ROWS = 131_072
 LIMITS = BudgetLimits(min_rows=1_024, max_rows=MAX_ROWS, max_bytes=1 << 40, memory_fraction=1.0)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sparkext.plans.psort import Assignment, Members, basic, makespan, optimised
+from sparkext.plans.streams.psort import Assignment, Members, basic, makespan, optimised
 
 PAPER: Members = {
     device: {f"{device}{number}": 1 for number in range(sensors)}

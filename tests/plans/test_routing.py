@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans.routing import RoutingTable
+from sparkext.plans.shuffle.routing import RoutingTable
 
 slots_of_a_line = st.lists(st.integers(0, 4), min_size=1, max_size=5, unique=True).map(tuple)
 changes = st.dictionaries(st.integers(0, 11), slots_of_a_line, max_size=12)

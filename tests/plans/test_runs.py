@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.plans.runs import FAN_OUT, LEVELS, Run, merged_before, runs_before
+from sparkext.plans.streams.runs import FAN_OUT, LEVELS, Run, merged_before, runs_before
 
 MOST = FAN_OUT**LEVELS
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans import expression
-from sparkext.plans.expression import ORDERINGS, Expression, among, condition, parse_expression
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.scan import ColumnBounds, ScanColumn, ScanSpec, Split, grouped, may_hold, may_meet
+from sparkext.plans.expressions import expression
+from sparkext.plans.expressions.expression import ORDERINGS, Expression, among, condition, parse_expression
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.pipeline.scan import ColumnBounds, ScanColumn, ScanSpec, Split, grouped, may_hold, may_meet
 from tests.oracle.expressions import evaluate
 
 VALUES = st.one_of(st.none(), st.integers(-5, 5))

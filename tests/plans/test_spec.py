@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans.spec import JOIN_KINDS, SPEC_VERSION, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.plans.top import MOST_TOP_ROWS, OrderedBy, Top
+from sparkext.plans.pipeline.spec import JOIN_KINDS, SPEC_VERSION, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.pipeline.top import MOST_TOP_ROWS, OrderedBy, Top
 
 plain = st.builds(ColumnRef, st.integers(0, 5), st.integers(0, 50))
 references = plain | st.builds(ColumnRef, st.integers(0, 5), st.integers(0, 50), plain, st.just("int64"))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans.foreman import skew
-from sparkext.plans.line_costs import LineCounts, Ran, Scale
-from sparkext.plans.waves import (
+from sparkext.plans.shuffle.foreman import skew
+from sparkext.plans.shuffle.line_costs import LineCounts, Ran, Scale
+from sparkext.plans.shuffle.waves import (
     SLOT_BUILD_BYTES,
     TABLES,
     SideCounts,

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from sparkext.parquet.metrics import ScanMetrics
-from sparkext.plans.output_size import BudgetLimits, OutputSizeController
+from sparkext.plans.adaptive.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskId, TaskMetrics
 from sparkext.reports.report import Report, summarise
 from sparkext.reports.svg import COLORS

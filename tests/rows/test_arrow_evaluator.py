@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans import expression
-from sparkext.plans.evaluators import ARROW
-from sparkext.plans.expression import (
+from sparkext.plans.expressions import expression
+from sparkext.plans.expressions.evaluators import ARROW
+from sparkext.plans.expressions.expression import (
     ARITHMETIC,
     ARITY,
     CASES,
@@ -34,8 +34,8 @@ from sparkext.plans.expression import (
     Expression,
     among,
 )
-from sparkext.plans.key_types import KeyType, parse_key_type
-from sparkext.plans.number_types import FLOATS, INTEGERS, unscaled
+from sparkext.plans.expressions.key_types import KeyType, parse_key_type
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, unscaled
 from sparkext.rows import vector_arithmetic
 from sparkext.rows.arrow_evaluator import ExpressionError, columns, failing_values, holds, values
 from sparkext.rows.row_set import RowSet

@@ -19,12 +19,12 @@ from sparkext.kernels.columns.buffers import validity
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.indexes.matches import START, Pairs
 from sparkext.kernels.indexes.nested_loop import HIT, PairError, is_among, numbers
-from sparkext.plans import expression
-from sparkext.plans.evaluators import COMPILED as EVALUATOR
-from sparkext.plans.expression import ARITHMETIC, ARITY, COMPARISONS, ColumnPlace, Expression
-from sparkext.plans.expression_range import Interval, may_fail
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.number_types import FLOATS, INTEGERS, NUMBER_TYPES
+from sparkext.plans.expressions import expression
+from sparkext.plans.expressions.evaluators import COMPILED as EVALUATOR
+from sparkext.plans.expressions.expression import ARITHMETIC, ARITY, COMPARISONS, ColumnPlace, Expression
+from sparkext.plans.expressions.expression_range import Interval, may_fail
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, NUMBER_TYPES
 from sparkext.rows.expression_code import ExpressionCode, Place, code_of
 from sparkext.rows.row_set import RowSet
 from sparkext.storage.last_used import LastUsed

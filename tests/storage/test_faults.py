@@ -37,8 +37,8 @@ from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.kernels.runtime.local_folder import private_folder
 from sparkext.memory.probes import Headroom
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.expression import parse_expression
-from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
+from sparkext.plans.expressions.expression import parse_expression
+from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.expression_code import code_of
 from sparkext.storage import container, publication

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparkext.plans.order_table import OrderTable, first_table
+from sparkext.plans.streams.order_table import OrderTable, first_table
 from sparkext.worker.merge_task import MergeTask
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.ordered_cells_task import OrderedCellsTask

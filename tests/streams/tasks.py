@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
-from sparkext.plans import runs
+from sparkext.plans.streams import runs
 from sparkext.worker.micro_batch import CHECKPOINT, RETAINED, RUN, SECRETS, MicroBatch
 from sparkext.worker.stream_cells_task import SlotNumbersTask, StreamCellsTask
 from sparkext.worker.stream_join import StreamJoin

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType, TimestampNTZType
 
 from sparkext.config import DEBUG_HASH_MASK, MORSEL_MAX_ROWS, read_settings
 from sparkext.errors import StateError
-from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.state import nearest_order
 from sparkext.state.places import LocalPlace
 from sparkext.state.segments import read_told

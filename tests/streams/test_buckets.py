@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from sparkext.errors import StateError
 from sparkext.parquet.file_stores import Bucket
-from sparkext.plans import runs
+from sparkext.plans.streams import runs
 from sparkext.state import places
 from sparkext.state.places import BucketPlace, LocalPlace, Place, place_of
 from sparkext.state.segments import SegmentInfo, read_told, rows_of_segment, write_segment

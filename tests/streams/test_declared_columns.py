@@ -20,9 +20,9 @@ from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringT
 
 from sparkext.config import read_settings
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.plans.order_table import LINES, first_table
-from sparkext.plans.routing import RoutingTable
-from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef
+from sparkext.plans.shuffle.routing import RoutingTable
+from sparkext.plans.streams.order_table import LINES, first_table
 from sparkext.rows.time_order import TimeOrder
 from sparkext.spark.arrow import arrow_schema
 from sparkext.state.stream_state import StoredSide

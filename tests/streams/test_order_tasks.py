@@ -16,9 +16,9 @@ import pytest
 from sparkext.config import read_settings
 from sparkext.errors import OperatorError, StateError
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.plans import order_table
-from sparkext.plans.order_table import LINES, first_table
-from sparkext.plans.routing import RoutingTable
+from sparkext.plans.shuffle.routing import RoutingTable
+from sparkext.plans.streams import order_table
+from sparkext.plans.streams.order_table import LINES, first_table
 from sparkext.rows.time_order import TimeOrder
 from sparkext.state.stream_state import StoredSide
 from sparkext.state.user_states import encode_state

@@ -17,8 +17,8 @@ from pyspark.sql.types import ArrayType, StringType, StructType, TimestampNTZTyp
 
 from sparkext.config import DEBUG_HASH_MASK, DEBUG_SLOTS, MORSEL_MAX_ROWS, STREAMS_UNIT_MAX_BYTES, read_settings
 from sparkext.errors import StateError
-from sparkext.plans.fragments import Cut
-from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef
+from sparkext.plans.streams.fragments import Cut
 from sparkext.spark.arrow import arrow_schema
 from sparkext.state import stream_state
 from sparkext.state.stream_state import StoredSide

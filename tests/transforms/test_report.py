@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from sparkext import SparkExtError, pipelined_join, report
 from sparkext.errors import ReportUnavailableError
-from sparkext.plans.operator_summary import OperatorSummary
+from sparkext.plans.adaptive.operator_summary import OperatorSummary
 from sparkext.reports.metrics import TaskId, TaskMetrics, last_run
 from sparkext.reports.report import Report, summarise
 from sparkext.transforms import build_side

@@ -23,8 +23,8 @@ from sparkext.config import read_settings
 from sparkext.errors import SparkExtError
 from sparkext.memory.probes import Headroom
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
-from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec
+from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.storage.container import TEMPORARY_SUFFIX, atomic_file
 from sparkext.storage.publication import LOCK_SUFFIX, locked_if_free
 from sparkext.worker.join_pipeline import join_pipeline

@@ -13,10 +13,10 @@ import pytest
 
 from sparkext.config import read_settings
 from sparkext.errors import ConditionError, SchemaMismatchError
-from sparkext.plans.aggregates import AggregateCall, Aggregation
-from sparkext.plans.expression import Expression, column, condition, literal
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.spec import PipelineSpec
+from sparkext.plans.expressions.expression import Expression, column, condition, literal
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
+from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.pipeline import Pipeline, Resources
 from sparkext.worker.sinks import groups

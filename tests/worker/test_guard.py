@@ -19,13 +19,13 @@ from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.indexes.nested_loop import NestedLoop
 from sparkext.kernels.indexes.range_index import Candidates
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans import expression
-from sparkext.plans.expression import Expression, among, condition, literal
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.output_size import BudgetLimits, OutputSizeController
-from sparkext.plans.scan import ScanColumn, ScanSpec, Split
-from sparkext.plans.spec import BUILD_PRESERVING, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.adaptive.output_size import BudgetLimits, OutputSizeController
+from sparkext.plans.expressions import expression
+from sparkext.plans.expressions.expression import Expression, among, condition, literal
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
+from sparkext.plans.pipeline.spec import BUILD_PRESERVING, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.join_pipeline import join_pipeline

@@ -16,11 +16,11 @@ from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans.delivery import DELIVERIES
-from sparkext.plans.expression import column, condition
-from sparkext.plans.join_order import movable, needed, reducers
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.adaptive.delivery import DELIVERIES
+from sparkext.plans.adaptive.join_order import movable, needed, reducers
+from sparkext.plans.expressions.expression import column, condition
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.reports.report import summarise
 from sparkext.rows.row_set import RowSet

@@ -23,8 +23,8 @@ from sparkext.kernels.indexes.range_index import RangeIndex, RangeKeys
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
 from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
-from sparkext.plans.operator_summary import merge_summaries
-from sparkext.plans.output_size import BudgetLimits, OutputSizeController
+from sparkext.plans.adaptive.operator_summary import merge_summaries
+from sparkext.plans.adaptive.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskId, TaskMetrics
 
 pytestmark = pytest.mark.skipif(not JIT_ENABLED, reason="as slow as it is long")

@@ -20,9 +20,9 @@ from sparkext.exchange.partitioning import Partitioning
 from sparkext.exchange.slot import FileRows, SlotSchemas
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.shuffle.join_size import WIDTH
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.routing import RoutingTable
-from sparkext.plans.spec import ColumnRef
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.pipeline.spec import ColumnRef
+from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.sinks import leaving_rows
 from sparkext.worker.sinks.gathered_rows import GatheredRows

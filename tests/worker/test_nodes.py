@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from sparkext.config import read_settings
-from sparkext.plans.delivery import DELIVERIES
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.spec import ColumnRef, PipelineSpec
+from sparkext.plans.adaptive.delivery import DELIVERIES
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskMetrics
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.pipeline import Pipeline, Resources

@@ -21,10 +21,10 @@ from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns import gather, row_ids
 from sparkext.kernels.indexes.matches import Pairs
 from sparkext.kernels.runtime.jit import JIT_ENABLED
-from sparkext.plans import algorithm as plans_algorithm
-from sparkext.plans import output_size
-from sparkext.plans.delivery import DELIVERIES
-from sparkext.plans.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.adaptive import index_choice as plans_algorithm
+from sparkext.plans.adaptive import output_size
+from sparkext.plans.adaptive.delivery import DELIVERIES
+from sparkext.plans.pipeline.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.worker import pipeline as pipeline_module
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.operators import join as join_module

@@ -19,12 +19,12 @@ from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
 from sparkext.errors import BuildSideTooLargeError, ConditionError
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.aggregates import AggregateCall, Aggregation
-from sparkext.plans.expression import Expression, column, condition, literal
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.projection import Projection, parse_projection
-from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, plan_splits
-from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.expressions.expression import Expression, column, condition, literal
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
+from sparkext.plans.pipeline.projection import Projection, parse_projection
+from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec, plan_splits
+from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows.collected import CollectedRows
 from sparkext.worker.pipelined_rows import PipelinedRows
 from sparkext.worker.sinks import groups

@@ -16,12 +16,12 @@ from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.aggregates import AggregateCall, Aggregation
-from sparkext.plans.expression import Expression, column, condition, literal
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.projection import Projection
-from sparkext.plans.scan import ScanColumn, ScanSpec, Split
-from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.expressions.expression import Expression, column, condition, literal
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
+from sparkext.plans.pipeline.projection import Projection
+from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
+from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.worker.operators import early_drop
 from sparkext.worker.pipeline_task import PipelineTask

@@ -13,9 +13,9 @@ import pytest
 from sparkext.config import read_settings
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans.delivery import DELIVERIES
-from sparkext.plans.spec import ColumnRef, PipelineSpec
-from sparkext.plans.top import OrderedBy, Top
+from sparkext.plans.adaptive.delivery import DELIVERIES
+from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
+from sparkext.plans.pipeline.top import OrderedBy, Top
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.join_pipeline import join_pipeline

@@ -29,7 +29,7 @@ NOT_MEASURED: Mapping[str, Mapping[str, str]] = {
         "the largest device has 17 % of all rows": "the paper",
         "answers as S3 does, 30 ms after": "a setting of the benchmark",
     },
-    "budgets.md": {"The limit is read every 5 to 50 ms": "constants of `plans/output_size.py`"},
+    "budgets.md": {"The limit is read every 5 to 50 ms": "constants of `plans/adaptive/output_size.py`"},
     "cql.md": {"`ISTREAM(…)<5 seconds>`": "an example of the language"},
     "how-it-works.md": {"for ranges that are 32 times as wide": "bits of a word"},
 }

@@ -23,8 +23,8 @@ from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.indexes.matches import Matches, mark_matched
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.spec import MARKS, PROBE, ColumnRef, PipelineSpec
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.pipeline.spec import MARKS, PROBE, ColumnRef, PipelineSpec
 from sparkext.rows.row_set import RowSet, SourceRows
 from sparkext.worker.operators.join import Join
 from sparkext.worker.operators.join_matches import Lookup, pieces

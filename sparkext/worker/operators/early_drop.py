@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.operators.join import Join
 

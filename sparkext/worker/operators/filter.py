@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkext.errors import ConditionError
-from sparkext.plans.expression import Expression
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.spec import ColumnRef
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.pipeline.spec import ColumnRef
 from sparkext.rows.arrow_evaluator import ExpressionError, holds, told_values
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.operators.join_matches import pieces

@@ -23,8 +23,8 @@ from sparkext.kernels.indexes.matches import START, Matches, Pairs, probe
 from sparkext.kernels.indexes.nested_loop import NestedLoop
 from sparkext.kernels.indexes.range_index import Candidates
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.spec import JoinSpec
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.pipeline.spec import JoinSpec
 from sparkext.rows.row_set import RowSet, SourceColumns
 from sparkext.worker.operators.join_matches import Found, JoinMatches, Lookup, pieces
 

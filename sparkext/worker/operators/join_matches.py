@@ -16,9 +16,9 @@ from sparkext.kernels.indexes.nearest import NearestKeys
 from sparkext.kernels.indexes.nested_loop import NestedLoop
 from sparkext.kernels.indexes.range_index import Candidates, RangeKeys
 from sparkext.kernels.keys.normalised import cast_key
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.spec import MIRRORED, ColumnRef, JoinSpec
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.spec import MIRRORED, ColumnRef, JoinSpec
 from sparkext.rows.arrow_evaluator import holds
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type

@@ -23,8 +23,8 @@ from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.columns.gather import Column, VarBytesOverflowError
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.spec import JoinSpec, PipelineSpec
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.pipeline.spec import JoinSpec, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.operators.join import Join
@@ -36,7 +36,7 @@ _MOST_KEPT = 0.5
 
 
 class ReducingJoin:
-    """Join `number` of a pipeline. The joins `reducers` can reduce its build side (see `plans.join_order.reducers`).
+    """Join `number` of a pipeline. The joins `reducers` can reduce its build side (see `plans.adaptive.join_order`).
 
     `recipe`: the recipe of the build side's index. `at_once`: reduce before the first row, whatever fraction remains.
     Reductions are recorded in `metrics`.

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.output_size import FINAL_OUTPUT_COPIES
-from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import conform
 

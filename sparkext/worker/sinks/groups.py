@@ -37,11 +37,11 @@ from sparkext.kernels.groups.accumulators import Accumulator, AccumulatorOverflo
 from sparkext.kernels.groups.group_table import GroupTable
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.plans.aggregates import AggregateCall, Aggregation
-from sparkext.plans.expression import Expression
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.output_size import FINAL_OUTPUT_COPIES
-from sparkext.plans.spec import ColumnRef
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
+from sparkext.plans.pipeline.spec import ColumnRef
 from sparkext.rows.arrow_evaluator import ExpressionError, columns, told_values
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type, conform

@@ -18,7 +18,7 @@ from sparkext.exchange.map_output import MapOutput
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.kernels.shuffle.join_size import WIDTH, add_to_sketch
 from sparkext.memory.freed import FreeMemory
-from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.row_set import RowSet
 from sparkext.storage.local_folder import beside_task, local_folder

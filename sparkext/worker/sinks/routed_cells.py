@@ -16,7 +16,7 @@ from sparkext.exchange.partitioning import Partitioning
 from sparkext.exchange.router import Router
 from sparkext.exchange.streamed import ROUTED, Streamed, TaskFiles
 from sparkext.memory.freed import FreeMemory, headroom_for
-from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.sinks.gathered_rows import GatheredRows

@@ -19,9 +19,9 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
-from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.output_size import FINAL_OUTPUT_COPIES
-from sparkext.plans.top import OrderedBy, Top
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES
+from sparkext.plans.pipeline.top import OrderedBy, Top
 from sparkext.rows.morsels import within_bytes
 from sparkext.rows.row_order import Bound, Part, Rows, compared, first_rows, parts_of
 from sparkext.rows.row_set import RowSet

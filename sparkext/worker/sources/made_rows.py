@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.plans.spec import PROBE, PipelineSpec
+from sparkext.plans.pipeline.spec import PROBE, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 

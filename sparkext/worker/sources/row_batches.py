@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans.spec import PipelineSpec
+from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.morsels import morsels
 from sparkext.rows.row_set import RowSet

@@ -8,8 +8,8 @@ from sparkext.build_sides.index_store import BuildSide
 from sparkext.kernels.columns.gather import Column
 from sparkext.parquet.scan import ParquetScan
 from sparkext.parquet.statistics import ProbeBounds
-from sparkext.plans.scan import Split
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec
+from sparkext.plans.pipeline.scan import Split
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.probe_keys import ProbeKeys

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sparkext.exchange.packed_rows import RowUnpacker
 from sparkext.exchange.streamed import TaskFiles
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans.board import Told
+from sparkext.plans.shuffle.board import Told
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, morsels
 from sparkext.rows.row_set import RowSet

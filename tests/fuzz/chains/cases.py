@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sparkext.plans.expression import Expression, column
-from sparkext.plans.key_types import KeyType, common_key_type, parse_key_type
-from sparkext.plans.number_types import MOST_DIGITS
-from sparkext.plans.spec import BUILD_PRESERVING, DIRECTIONS, MOST_COMPARED, RANGE_OPERATORS
+from sparkext.plans.expressions.expression import Expression, column
+from sparkext.plans.expressions.key_types import KeyType, common_key_type, parse_key_type
+from sparkext.plans.expressions.number_types import MOST_DIGITS
+from sparkext.plans.pipeline.spec import BUILD_PRESERVING, DIRECTIONS, MOST_COMPARED, RANGE_OPERATORS
 from sparkext.rows.types import arrow_key_type
 from tests.fuzz.chains.formulas import FormulaMaker, formula_sql
 
@@ -175,7 +175,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Nearest:
-    """An as-of condition: among the rows with equal keys, the one with the nearest value (see `plans.spec.AsOf`)."""
+    """An as-of condition: among the rows with equal keys, the one with the nearest value (see `spec.AsOf`)."""
 
     left: Column
     right: Column

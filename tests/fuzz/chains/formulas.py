@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from sparkext.plans.expression import COMPARISONS, Expression, condition, literal
-from sparkext.plans.key_types import KeyType
+from sparkext.plans.expressions.expression import COMPARISONS, Expression, condition, literal
+from sparkext.plans.expressions.key_types import KeyType
 
 _DEPTH = 3
 _LONG, _DOUBLE = KeyType("int64"), KeyType("float64")

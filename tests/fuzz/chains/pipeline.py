@@ -18,11 +18,11 @@ from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
 from sparkext.kernels.columns import row_ids
-from sparkext.plans import algorithm as plans_algorithm
-from sparkext.plans.delivery import DELIVERIES
-from sparkext.plans.expression import Expression, column, condition
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.spec import BUILD_PRESERVING, AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.adaptive import index_choice as plans_algorithm
+from sparkext.plans.adaptive.delivery import DELIVERIES
+from sparkext.plans.expressions.expression import Expression, column, condition
+from sparkext.plans.expressions.key_types import parse_key_type
+from sparkext.plans.pipeline.spec import BUILD_PRESERVING, AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.reports.metrics import NO_TASK, TaskMetrics
 from sparkext.worker import pipeline as pipeline_module
 from sparkext.worker.join_pipeline import join_pipeline

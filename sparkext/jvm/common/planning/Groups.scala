@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 import org.apache.spark.sql.types._
 
-/** One aggregate function, by its name in Python's `plans/aggregates.py`. */
+/** One aggregate function, by its name in Python's `plans/pipeline/aggregates.py`. */
 case class GroupCall(function: String, argument: Option[Expression], checked: Boolean = false, ignoreNulls: Boolean = false) {
   def described: String =
     s"$function(${argument.map(Wording.of).getOrElse("*")}${if (ignoreNulls) ", true" else ""})"

@@ -3,7 +3,7 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.types._
 
 /** The types that can be keys, and the types that can be sent to workers, by the names in Python's
-  * `plans/key_types.py`.
+  * `plans/expressions/key_types.py`.
   */
 object KeyTypes {
 

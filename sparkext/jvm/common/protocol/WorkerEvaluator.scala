@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
 import org.apache.spark.sql.types.DecimalType
 
 /** One of the two evaluators of expressions in workers, and the part of the language that it covers: Python's
-  * `plans/evaluators.py`.
+  * `plans/expressions/evaluators.py`.
   */
 sealed abstract class WorkerEvaluator(name: String) {
   import Shared.formats

@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.util.DateTimeUtils
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** A node of an expression for workers, as Python's `plans/expression.py` reads it. `origin` is the Catalyst expression
+/** A node of an expression for workers, as Python's `plans/expressions/expression.py` reads it. `origin` is the Catalyst expression
   * for which it was written.
   */
 case class WorkerExpression(

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkext.plans.foreman import Foreman
-from sparkext.plans.routing import RoutingTable, Slots
+from sparkext.plans.shuffle.foreman import Foreman
+from sparkext.plans.shuffle.routing import RoutingTable, Slots
 
 INTERVAL_SECONDS = 0.5
 """The time over which loads are collected before they are judged."""

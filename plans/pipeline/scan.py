@@ -13,10 +13,10 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from sparkext.plans.evaluators import ARROW
-from sparkext.plans.expression import Expression, parse_expression
-from sparkext.plans.key_types import KeyType
-from sparkext.plans.spec import MIRRORED
+from sparkext.plans.expressions.evaluators import ARROW
+from sparkext.plans.expressions.expression import Expression, parse_expression
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.pipeline.spec import MIRRORED
 
 BoundValue = int | bytes | Decimal
 """A value in the form that bounds compare: integers, days, microseconds, decimals, strings as UTF-8 bytes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from sparkext.plans.key_types import KeyType
+from sparkext.plans.expressions.key_types import KeyType
 
 INTEGERS = ("int8", "int16", "int32", "int64")
 FLOATS = ("float32", "float64")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
 
-from sparkext.plans.operator_summary import Decision, OperatorRecord, OperatorSummary
+from sparkext.plans.adaptive.operator_summary import Decision, OperatorRecord, OperatorSummary
 
 ARRAY_BYTES = 2**31 - 2**20
 """Most bytes of strings in one Arrow array, with some reserve: its offsets are 32 bits wide."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.plans.algorithm import (
+from sparkext.plans.adaptive.index_choice import (
     HASH_BUILD_BYTES_PER_ROW,
     BuildKeys,
     build_bytes,

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sparkext.plans.evaluators import ARROW
-from sparkext.plans.expression import Expression, parse_expression, render_expression
-from sparkext.plans.key_types import KEY_TYPE_NAMES
-from sparkext.plans.number_types import FLOATS, INTEGERS
+from sparkext.plans.expressions.evaluators import ARROW
+from sparkext.plans.expressions.expression import Expression, parse_expression, render_expression
+from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS
 
 _NUMBERS = (*INTEGERS, *FLOATS, "decimal")
 FUNCTIONS: dict[str, tuple[str, ...]] = {

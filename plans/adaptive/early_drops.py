@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkext.plans.aggregates import AggregateCall, Aggregation
-from sparkext.plans.expression import Expression
-from sparkext.plans.join_order import movable
-from sparkext.plans.key_types import MOST_DECIMAL_DIGITS
-from sparkext.plans.number_types import FLOATS
-from sparkext.plans.projection import Projection
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec
+from sparkext.plans.adaptive.join_order import movable
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.expressions.key_types import MOST_DECIMAL_DIGITS
+from sparkext.plans.expressions.number_types import FLOATS
+from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
+from sparkext.plans.pipeline.projection import Projection
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec
 
 _NEVER_FAILING = ("count", "min", "max")
 _SUMS = ("sum", "avg")

@@ -16,9 +16,9 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkext.plans.foreman import Foreman
-from sparkext.plans.line_costs import BY_UNIT_COSTS, LineCounts, Scale
-from sparkext.plans.routing import RoutingTable
+from sparkext.plans.shuffle.foreman import Foreman
+from sparkext.plans.shuffle.line_costs import BY_UNIT_COSTS, LineCounts, Scale
+from sparkext.plans.shuffle.routing import RoutingTable
 
 SLOT_SECONDS = 0.5
 LEAST_SLOT_SECONDS = 0.03
@@ -50,9 +50,9 @@ class WavePlan:
     `moved` and `split` are the numbers of these buckets. The partitions with the highest loads are first, as Spark
     starts tasks in this order: a free core takes the next one. `cut`: the grid shape, if the partitions are units of a
     join matrix; no bucket is moved then. After the units there are `owners` more partitions, each of which emits the
-    unmatched rows of a part of the build side: see `plans.matrix`. `work`: for partitions of buckets, the seconds by
-    the unit costs for received rows and for pairs. Once the partitions have run, `Scale.measured` compares their
-    measured seconds with `work`.
+    unmatched rows of a part of the build side: see `plans.shuffle.matrix`. `work`: for partitions of buckets, the
+    seconds by the unit costs for received rows and for pairs. Once the partitions have run, `Scale.measured` compares
+    their measured seconds with `work`.
     """
 
     slots: tuple[tuple[Share, ...], ...]

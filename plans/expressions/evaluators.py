@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkext.plans.expression import (
+from sparkext.plans.expressions.expression import (
     CASES,
     CHOICES,
     DATE_FIELDS,
@@ -29,8 +29,8 @@ from sparkext.plans.expression import (
     WHOLE_NUMBERS,
     Expression,
 )
-from sparkext.plans.key_types import KEY_TYPE_NAMES, MOST_DECIMAL_DIGITS
-from sparkext.plans.number_types import MOST_DIGITS, NUMBER_TYPES, WORDS
+from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES, MOST_DECIMAL_DIGITS
+from sparkext.plans.expressions.number_types import MOST_DIGITS, NUMBER_TYPES, WORDS
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from threading import Lock
 
-from sparkext.plans.output_size import ARRAY_BYTES, Budget, BudgetLimits, OutputSizeController
+from sparkext.plans.adaptive.output_size import ARRAY_BYTES, Budget, BudgetLimits, OutputSizeController
 
 
 class OperatorBudget:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sparkext.plans.expression import Expression, parse_expression, render_expression
+from sparkext.plans.expressions.expression import Expression, parse_expression, render_expression
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkext.plans.line_costs import BY_UNIT_COSTS, LineCounts
-from sparkext.plans.waves import SLOT_BUILD_BYTES, Share, WavePlan
+from sparkext.plans.shuffle.line_costs import BY_UNIT_COSTS, LineCounts
+from sparkext.plans.shuffle.waves import SLOT_BUILD_BYTES, Share, WavePlan
 
 _MOST_AT_RANDOM = 4
 _HALVES = 2

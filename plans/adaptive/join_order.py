@@ -13,8 +13,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkext.plans.spec import PROBE, JoinSpec, PipelineSpec
-from sparkext.plans.theta import PythonPredicate
+from sparkext.plans.pipeline.spec import PROBE, JoinSpec, PipelineSpec
+from sparkext.plans.pipeline.theta import PythonPredicate
 
 _SEARCHED = 10
 """Up to this number of joins, all orders are compared, through the at most 1,024 sets of joins."""

@@ -13,7 +13,7 @@ _KEPT = 0.8
 
 @dataclass(frozen=True)
 class LineRows:
-    """Rows per order bucket, and rows of split order buckets per operator bucket (see `plans.order_table`)."""
+    """Rows per order bucket, and rows of split order buckets per operator bucket (see `plans.streams.order_table`)."""
 
     orders: Mapping[int, int] = field(default_factory=dict)
     operators: Mapping[int, int] = field(default_factory=dict)

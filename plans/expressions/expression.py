@@ -9,8 +9,8 @@ An expression is one of
     {"op": "in", "type": "bool", "args": [expression], "list": [text or null, ...]}
     {"op": name, "type": type, "args": [expression, ...], "checked": bool}
 
-where `type` is the result type, as `plans.key_types` spells it. A column of any other type has a null `type`, and can
-only be tested for null. An integer column may be given a wider type than its own.
+where `type` is the result type, as `plans.expressions.key_types` spells it. A column of any other type has a null
+`type`, and can only be tested for null. An integer column may be given a wider type than its own.
 
 Texts are values as Java prints them, except that dates are days since 1970, timestamps and intervals microseconds, and
 times nanoseconds. A list has one or more values of its argument's type, and may be very long.
@@ -40,7 +40,7 @@ around, a decimal that overflows is null, a float that is too large for an integ
 32 bits for narrower types), NaN becomes 0, and a division by zero is null. `floor` and `ceil` convert NaN to 0 in
 either case.
 
-Two evaluators run expressions; neither covers the whole language (see `plans.evaluators`).
+Two evaluators run expressions; neither covers the whole language (see `plans.expressions.evaluators`).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sparkext.plans.key_types import KeyType, parse_key_type
-from sparkext.plans.number_types import FLOATS, INTEGERS, MOST_DIGITS, number_type
+from sparkext.plans.expressions.key_types import KeyType, parse_key_type
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, MOST_DIGITS, number_type
 
 BOOL = KeyType("bool")
 ORDERINGS = ("<", "<=", ">", ">=")
@@ -130,7 +130,7 @@ class Expression:
 
     @property
     def number(self) -> str:
-        """The number type of its values (see `plans.number_types`). Raises `ValueError` if they are not numbers."""
+        """The number type of its values (see `number_types`). Raises `ValueError` if they are not numbers."""
         number = None if self.type is None else number_type(self.type)
         if number is None:
             raise ValueError(f"no numbers: {self!r}")

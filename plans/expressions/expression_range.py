@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sparkext.plans.expression import ColumnPlace, Expression
-from sparkext.plans.number_types import unscaled
+from sparkext.plans.expressions.expression import ColumnPlace, Expression
+from sparkext.plans.expressions.number_types import unscaled
 
 Interval = tuple[float, float] | None
 """The smallest and the largest value, as `int` for integers and unscaled decimals; None if unknown, as for most floats.

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-from sparkext.plans.aggregates import Aggregation, parse_aggregation, render_aggregation
-from sparkext.plans.evaluators import ARROW, COMPILED
-from sparkext.plans.expression import Expression, parse_expression, render_expression
-from sparkext.plans.theta import PythonPredicate, Theta, parse_theta, render_theta
-from sparkext.plans.top import Top, parse_top
+from sparkext.plans.expressions.evaluators import ARROW, COMPILED
+from sparkext.plans.expressions.expression import Expression, parse_expression, render_expression
+from sparkext.plans.pipeline.aggregates import Aggregation, parse_aggregation, render_aggregation
+from sparkext.plans.pipeline.theta import PythonPredicate, Theta, parse_theta, render_theta
+from sparkext.plans.pipeline.top import Top, parse_top
 
 SPEC_VERSION = 1
 PROBE = 0
@@ -46,7 +46,7 @@ class ColumnRef:
     """Column number `column` of source number `source`.
 
     If `otherwise` is given, it replaces nulls of the column, and both are converted to the key type `type` (see
-    `plans.key_types`).
+    `plans.expressions.key_types`).
     """
 
     source: int
@@ -70,7 +70,7 @@ class ColumnRef:
 class KeyPair:
     """One equality of a join: a column of an earlier source, and a column of the build side.
 
-    Both are compared as `type` (see `plans.key_types`); with `null_safe`, null equals null.
+    Both are compared as `type` (see `plans.expressions.key_types`); with `null_safe`, null equals null.
     """
 
     probe: ColumnRef

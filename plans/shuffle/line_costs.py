@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparkext.plans.foreman import Counts, UnitCosts
+from sparkext.plans.shuffle.foreman import Counts, UnitCosts
 
 COSTS = UnitCosts(received=3e-9, compared=2e-9, produced=5e-9)
 """Seconds to look up a probe row, to compare a pair, and to emit a row."""

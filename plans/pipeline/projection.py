@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sparkext.plans.evaluators import ARROW
-from sparkext.plans.expression import Expression, parse_expression
+from sparkext.plans.expressions.evaluators import ARROW
+from sparkext.plans.expressions.expression import Expression, parse_expression
 
 
 @dataclass(frozen=True)

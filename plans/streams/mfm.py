@@ -15,7 +15,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from sparkext.plans.fragments import Cut
+from sparkext.plans.streams.fragments import Cut
 
 _MOST_AT_RANDOM = 3
 

@@ -1,4 +1,4 @@
-"""Routing of the rows of an ordered stream: P-SORT, with another planner than the paper's (`plans.psort`).
+"""Routing of the rows of an ordered stream: P-SORT, with another planner than the paper's (`plans.streams.psort`).
 
 Order keys and operator keys are hashed to buckets (`lines` in the code), as there may be any number of keys. Rows of an
 order bucket go to one partition (`slot`). Rows of a split order bucket are processed in an earlier stage, in the
@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkext.plans.foreman import Foreman
-from sparkext.plans.psort import makespan
-from sparkext.plans.routing import RoutingTable
+from sparkext.plans.shuffle.foreman import Foreman
+from sparkext.plans.shuffle.routing import RoutingTable
+from sparkext.plans.streams.psort import makespan
 
 LINES = 1 << 12
 """Number of buckets of order keys, and of operator keys: a power of two."""

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkext.plans.routing import RoutingTable
+from sparkext.plans.shuffle.routing import RoutingTable
 
 
 @dataclass(frozen=True)

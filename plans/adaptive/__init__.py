@@ -1,0 +1,1 @@
+"""Decisions of a running pipeline: index, join order, semi-joins, output sizes."""

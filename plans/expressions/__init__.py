@@ -1,0 +1,1 @@
+"""Expressions as plain data: types, evaluators, ranges."""

@@ -1,0 +1,1 @@
+"""Pipelines as plain data: joins, scans, aggregates, output."""

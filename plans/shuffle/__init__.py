@@ -1,0 +1,1 @@
+"""Partitioned joins: routing, load balancing, matrices."""

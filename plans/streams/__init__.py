@@ -1,0 +1,1 @@
+"""Partitioning and compaction of stored streams."""
