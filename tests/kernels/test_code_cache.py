@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not JIT_ENABLED, reason="nothing is compiled")
 
 HASH = """
 import numpy as np
-from sparkext.kernels.keys.normalised import hashing
+from sparkext.kernels.keys import hashing
 hashing.hash_words(np.arange(3))
 [hits] = {*hashing._hash_words.stats.cache_hits.values()} or {0}
 print(hashing.__file__, hashing._hash_words.stats.cache_path, hits)
