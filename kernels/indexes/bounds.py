@@ -1,8 +1,8 @@
 """Comparisons with a build column, normalised: every probe row requires one interval of words.
 
 A build column that is compared (`start <= x`, `x < end`) becomes one order-preserving word per row. Integers, dates,
-timestamps, doubles and decimals of up to 18 digits have such words (see `kernels.keys`). For strings, binaries and
-longer decimals, the word is the rank of the value among the distinct values of the build side:
+timestamps, doubles and decimals of up to 18 digits have such words (see `kernels.keys.normalised`). For strings,
+binaries and longer decimals, the word is the rank of the value among the distinct values of the build side:
 
     build column    distinct, in order    words        probe value "b"    required
     "d" "a" "d"     "a" "d"               1 0 1        build >= "b"       words from 1 on

@@ -30,7 +30,8 @@ class Partitioning:
     """The key columns of one side, and the routing table of its buckets.
 
     `key_types`: the types in which both sides compare keys. `keeps_unmatchable`: whether rows whose key cannot match
-    (for example a null) are part of the result; otherwise they are dropped. `hash_mask` is as in `kernels.hashing`.
+    (for example a null) are part of the result; otherwise they are dropped. `hash_mask` is as in
+    `kernels.keys.hashing`.
     """
 
     key_columns: tuple[int, ...]

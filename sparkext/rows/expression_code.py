@@ -1,4 +1,4 @@
-"""Translates an expression into the two functions that a nested loop compiles (see `kernels.nested_loop`).
+"""Translates an expression into the two functions that a nested loop compiles (see `kernels.indexes.nested_loop`).
 
     left.x + right.y > 10                   def load(p, i):
                                                 return (p[0][i], p[1][i] != 0,)

@@ -3,7 +3,7 @@
 Two passes change the function in numba's intermediate representation before types are inferred:
 
     limit       the value of a free variable or global    ──▶  left.captured.free_limit     see `predicate_identity`
-    a + b       an operator or function of numbers        ──▶  checked add(a, b)            see `kernels.python_numbers`
+    a + b       an operator or function of numbers        ──▶  checked add(a, b)            see `python_numbers`
 """
 
 from __future__ import annotations

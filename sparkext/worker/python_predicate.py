@@ -1,4 +1,4 @@
-"""Converts a Python predicate into the two functions that a nested loop compiles (see `kernels.nested_loop`).
+"""Converts a Python predicate into the two functions that a nested loop compiles (see `kernels.indexes.nested_loop`).
 
 The predicate receives two records, named tuples of int, float and bool with the columns that it reads. The compiled
 code computes the same results as Python, or fails on a pair of rows, which is then evaluated in Python.

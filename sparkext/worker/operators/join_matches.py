@@ -43,7 +43,7 @@ class Found:
 class JoinMatches:
     """The keys, ranges and conditions of a join, bound to its build side, which is the source with index `source`.
 
-    `kind` is the join kind for probe rows, see `kernels.matches.probe`.
+    `kind` is the join kind for probe rows, see `kernels.indexes.matches.probe`.
     """
 
     def __init__(self, spec: JoinSpec, kind: str, build: BuildSide, source: int) -> None:
