@@ -38,15 +38,16 @@ _JAR = f"comet-spark-spark3.5_2.12-{COMET}.jar"
 _URL = f"https://repo1.maven.org/maven2/org/apache/datafusion/comet-spark-spark3.5_2.12/{COMET}/{_JAR}"
 
 NOTES = f"""\
-Measured: as in hard. Comet {COMET} has no jar for Spark 4.1 or later, so it runs in PySpark {SPARK} and this package in
-the installed one: two sessions in two processes that take turns, with the same files, cores and heap. Comet's settings
-are those of its guides: its plugin and shuffle manager, as much memory off the heap as on it, and sort-merge joins
-replaced by hash joins, or one hint on all build sides, where that was faster in the warm-up; of Spark's hinted plans,
-too, the one that was fastest then is timed. Queries are measured as in tpch, the largest also where auto mode keeps
-Spark's plan: Comet has no hints there, but broadcast joins by the same setting. That its operators run is checked: all
-joins of a chain, and any operator of a query. The same session with Comet switched off shows what the other version of
-Spark makes of it.
-`python -m bench.comet --install` fetches what is needed; these cases run only when they are named."""
+Measured: as in hard. Comet {COMET} has no jar for Spark 4.1 or later. It therefore runs in PySpark {SPARK}, and this
+package in the installed PySpark: two sessions in two processes, which take turns, with the same files, cores and heap.
+Comet's settings are those of its guides: its plugin and shuffle manager, and as much off-heap memory as heap. Its
+default plan, its plan with hash joins in place of sort-merge joins, and a plan with one hint on all build sides are
+tried; the form that is fastest in the warm-up is timed. Likewise, only the fastest of Spark's hinted plans is timed.
+Queries are measured as in tpch. The largest queries are also measured if auto mode keeps Spark's plan. For queries,
+Comet has no hints; the same setting for broadcast joins as in tpch is tried instead.
+Each run checks that Comet's operators have run: all joins of a chain, and at least one operator of a query. The same
+session with Comet switched off shows the effect of the other Spark version.
+`python -m bench.comet --install` downloads everything that is needed. These cases run only if they are named."""
 
 SETTINGS = {
     "spark.plugins": "org.apache.spark.CometPlugin",

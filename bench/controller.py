@@ -16,11 +16,12 @@ from bench.text_table import text_table
 from bench.workloads import Workload
 
 NOTES = """\
-Measured: three TPC-H joins, and 10 matches for each of 2 M rows, over Arrow tables in memory on one thread, indexes
-built within; cost.files reads the tables from Parquet. best-size: adaptive budgets against outputs of fixed sizes, from
-1,024 rows to 1 M. cost: the time within calls of the controller, reading the headroom included, as a share of the
-whole. follow: an exploding join in a process of its own, whose memory limit is cut and restored while it runs, with
-every decision (bench report draws it)."""
+Measured: three TPC-H joins, and a join in which each of 2 M rows has 10 matches, over Arrow tables in memory on one
+thread, including the building of indexes. cost.files reads the tables from Parquet files.
+best-size: adaptive budgets are compared with outputs of fixed sizes, from 1,024 rows to 1 M.
+cost: the time within calls of the controller, including the reading of the headroom, as a share of the time of the run.
+follow: an exploding join runs in its own process, whose memory limit is cut and restored meanwhile. Every decision of
+the controller is recorded, and drawn by `python -m bench report`."""
 
 SIZES = tuple(1 << power for power in range(10, 21, 2))
 

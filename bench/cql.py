@@ -39,40 +39,41 @@ if TYPE_CHECKING:
 Columns = Mapping[str, Sequence[pa.Array]]
 
 NOTES = """\
-All answers are checked: orders against a loop written by hand, quotas against one, the rest against each other.
-Left out: compilation, which takes numba 5 to 30 seconds for a graph, once on a machine."""
+All answers are checked: orders and quotas against loops written by hand, the other answers against each other.
+Left out: compilation. Numba takes 5 to 30 seconds for a graph, once per machine."""
 
 NOTES_TRADING = """\
-Rows: two million offers for a thousand stocks, one a microsecond, and the refills of stock and cash among them, so that
-the same share of offers is bought in each tenth of the input. All contestants read all of these rows and give the same
-orders, which are those of a loop in Python.
-In one process: the engine, from Arrow columns; the loop, over lists. In Spark: from a CSV file of each stream to
-orders, one core. applyInPandas runs the loop in one group; transformWithState runs it with cash and stock in Spark's
-states, which it reads for each offer that is cheap enough, over as many rows as it finishes in a minute.
-Without the start: less the time of the same job over the rows that are there before the first offer.
-Left out: compilation, and the start of the session. Beside Flink: flink.trading."""
+Rows: two million offers for a thousand stocks, and between them refills of stock and cash, one row per microsecond.
+Because of the refills, the same share of offers is bought in each tenth of the input. All contestants except
+transformWithState read all rows. All return the same orders as a loop in Python.
+In this process: the engine reads Arrow columns, the loop reads Python lists. In Spark, on one core: from a CSV file for
+each stream to the orders. applyInPandas runs the loop over one group. transformWithState runs the loop with cash and
+stock in Spark's state, which it reads for each offer that is cheap enough. It reads as many rows as it processes in a
+minute.
+Without the start: the time minus that of the same job over the rows before the first offer.
+Left out: compilation, and starting the session. flink.trading compares the same query with Flink."""
 
 NOTES_RECURSIVE = """\
-The same operators on the same rows: recursive, or with what was bought as one more stream of rows. The engine alone,
-one core."""
+The same operators on the same rows: recursive, or with the orders as one more input stream. The engine alone, one
+core."""
 
 NOTES_DELAYS = """\
-The trading query with its delays where the paper has them, with one more where both circles meet, or as
-missing_delay="insert" puts them. All give the same orders: an ε earlier or later, which nobody sees. The engine alone,
-one core."""
+The trading query with the paper's delays, with one more delay where both cycles meet, or with the delays that
+missing_delay="insert" adds. All emit the same orders, an ε earlier or later. The engine alone, one core."""
 
 NOTES_KEYS = """\
-100,000 people, of whom each has a quota, ask a number of times each: tables in Parquet to a count of what is
-granted. JVM and Python share the cores. Without the start: less the time of a query for which nobody asks."""
+100,000 people have a quota each and make requests. Measured: from tables in Parquet to the number of granted requests.
+JVM and Python share the cores. Without the start: the time minus that of the query without requests."""
 
 NOTES_TURNS = """\
-The paper's averages on two levels: of sensors, in one query or several, each a stream, and of the groups of them all.
-Together: all queries at one instant before any is at the next (time splitting). In turn: each goes on for as many rows
-before the next follows, which is how a scheduler of heartbeats with that batch limit runs the same operators, but for
-what heartbeats cost. The engine alone, one core; the same rows from all."""
+The paper's averages on two levels: of sensors, in one or several queries, and of groups of sensors. Together: all
+queries process one instant before any query processes the next (time splitting). In turn: each query processes a number
+of rows before the next query runs, as a scheduler of heartbeats with that batch limit runs the same operators, without
+the cost of the heartbeats. The engine alone, one core; all emit the same rows."""
 
 NOTES_GROWTH = """\
-The engine alone, one core: seconds by rows, by queries of the graph, and by the rows that a window holds."""
+How the seconds grow with the rows, with the queries of the graph, and with the rows in a window. The engine alone, one
+core."""
 
 QUOTAS = """
 REGISTER STREAM asked (who int, n int);
@@ -90,8 +91,21 @@ def cases() -> list[Case]:
     """Return the cases: the paper's trading query, and the costs of its features."""
     return [
         Case("cql.trading", "orders that reduce the cash of the next", _run_trading, scaled=False, threads=1),
-        Case("cql.recursive", "recursion beside the same without", _run_recursive, scaled=False, threads=1),
-        Case("cql.delays", "where a delay breaks the circles", _run_delays, scaled=False, threads=1, named=True),
+        Case(
+            "cql.recursive",
+            "recursion, compared with the same without",
+            _run_recursive,
+            scaled=False,
+            threads=1,
+        ),
+        Case(
+            "cql.delays",
+            "positions of the delays",
+            _run_delays,
+            scaled=False,
+            threads=1,
+            named=True,
+        ),
         Case("cql.turns", "all queries at once, or in turns", _run_turns, scaled=False, threads=1, named=True),
         Case("cql.keys", "quotas of 100,000 people", _run_keys, scaled=False, threaded=(1, 2), named=True),
         Case("cql.growth", "rows, queries, windows", _run_growth, scaled=False, threads=1),

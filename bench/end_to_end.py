@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOTES = """\
-Measured: from asking for the plan until Spark has every row; for sparkext that includes running, collecting and
-publishing the build sides when the transforms are called, and building their indexes; with scan_parquet, listing files,
-and reading and indexing them anew. Files are in the page cache.
-Spark's plans have their defaults: adaptive execution, 200 shuffle partitions. Of the hinted plans, with the same hint
-on every build side, the one that was fastest in the warm-up is timed.
-The floor is the probe side alone through an empty mapInArrow: what crossing into Python and back costs by itself.
-Left out: starting Spark, compilation, generating data. Processor time is not shown: JVM and workers do the work."""
+Measured: from requesting the plan until Spark has every row. For sparkext this includes the work of the transforms:
+running, collecting and publishing the build sides, and building their indexes. With scan_parquet it includes listing
+the files, and reading and indexing them again. Files are in the page cache.
+Spark's plans use its defaults: adaptive execution, 200 shuffle partitions. A hinted plan has the same hint on every
+build side. Only the hinted plan that is fastest in the warm-up is timed.
+The floor sends the probe side alone through an empty mapInArrow: the cost of crossing into Python and back.
+Left out: starting Spark, compilation, generating data. Processor time is not shown, because other processes, the JVM
+and the workers, do the work."""
 
 OURS = "sparkext, rows from Spark"
 SCANNED = "sparkext, scan_parquet"

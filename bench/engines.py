@@ -15,13 +15,13 @@ from bench.workloads import Workload
 OURS = "sparkext"
 NAMED = ("sparse-shuffled", "composite-int32", "many-to-many-sparse")
 NOTES = """\
-Measured: from the Arrow tables in memory to the last Arrow record batch of the result: building every hash table or
-index, all joins, and the payload of all columns of all tables. One consumer takes the batches one by one, counts
-their rows and looks at the first and last byte of each buffer, the same for all.
-engines.files: the same from Parquet files in the page cache, reading and decoding them included.
-Left out elsewhere: reading files, and what an engine does to the tables when they are handed to it (Polars turns
-strings into views, DuckDB's own tables are filled). Where an engine has several forms, all are checked, and the one
-that was fastest in the warm-up is timed. cpu s: median processor time of all threads of the process."""
+Measured: from Arrow tables in memory to the last Arrow record batch of the result. This includes building every hash
+table or index, all joins, and the payload of all columns of all tables. The same consumer reads the batches of every
+engine one by one, counts their rows, and reads the first and the last byte of each buffer.
+engines.files: the same from Parquet files in the page cache, including reading and decoding them.
+Left out in the other cases: reading files, and the conversion of the tables when an engine receives them (Polars
+converts strings to views, DuckDB fills its own tables). If an engine has several forms, all are checked, and the form
+that is fastest in the warm-up is timed. cpu s: the median processor time of all threads of the process."""
 
 
 def cases() -> list[Case]:

@@ -26,18 +26,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOTES = """\
-Measured: from asking for the plan until Spark has every row. Indexes that lie whole on a node are forbidden to all:
-sparkext partitions the join, and Spark's plans are its default without broadcasts, a sort-merge join and a shuffled
-hash join by hint; of the hinted plans, the one that was fastest in the warm-up is timed. All have 16 partitions.
-Sent: what comes out is aggregated, sums, maxima and counts of all columns, as any sink would cost more than the
-exchange. sparkext sends lineitem as the probe side of a left join with one row. The same without an exchange is timed
-as well: what it takes less is the exchange alone.
-Zipf: keys of both sides are drawn with probabilities of 1 / rank^0.9, so one key has half of all pairs and a twentieth
-of the rows. Spark's adaptive skew join is tried as it is by default, and told to split whatever is twice the median.
-Costs: a quarter of these rows with conditions that make pairs dear. Planned and took are seconds of all slots, of the
-first run, and of the second, which is planned by what the first one took. Spark evaluates conditions of texts above
-the join, so that these are one join, and only its very first run is planned by unit costs.
-Left out: starting Spark, compilation, generating data. Processor time is not shown: JVM and workers do the work."""
+Measured: from requesting the plan until Spark has every row. No contestant may replicate a build side on every node,
+except Spark's default plans in exchange.queries. sparkext partitions the joins. Spark's contestants are its default
+plan without broadcasts, and a sort-merge join and a shuffled hash join by hint. Only the hinted plan that is fastest in
+the warm-up is timed. All joins have 16 partitions, except in exchange.growth.
+exchange.lineitem: the exchanged rows are aggregated to sums, maxima and counts of all columns, because any sink would
+cost more than the exchange. sparkext sends lineitem as the probe side of a left join with one row. The same query
+without an exchange is timed as well. The difference of both times is the cost of the exchange alone.
+exchange.zipf, exchange.outer: the keys of both sides are drawn with probabilities of 1 / rank^0.9, so one key has half
+of all pairs and a twentieth of the rows. Spark's adaptive skew join is tried with its default settings, and with
+settings that split every partition of more than twice the median.
+exchange.costs: a quarter of these rows, with conditions that make pairs expensive. "planned" and "took" are the
+estimated and the measured seconds of all partitions (slots) together, in a first and in a second run. The second run is
+planned with the measured costs of the first. Spark evaluates conditions on texts above the join. These cases therefore
+have the same join, and only its very first run is planned with unit costs.
+Left out: starting Spark, compilation, generating data. Processor time is not shown, because other processes, the JVM
+and the workers, do the work."""
 
 _SLOTS = 16
 _JOINS = (("orders", "l_orderkey", "o_orderkey"),)

@@ -46,23 +46,26 @@ _JOB = Path(__file__).with_name("flink_job.py")
 _TRADING, _ORDERING = (Path(__file__).with_name(f"{name}.java") for name in ("Trading", "Ordering"))
 
 NOTES = f"""\
-Measured: as in streams.ranges. Flink {VERSION} has no join of streams without an equality either (a nested loop takes
-only one task and all pairs), so it joins buckets as Spark does there, with its state on the heap, which is faster than
-in RocksDB, on the same cores, and reads the same rows from CSV files, for which it needs no other jars. Its time is
-that of a job over all files less that of one over the state alone; it keeps no checkpoints, which ours does."""
+Measured: as in streams.ranges. Like Spark, Flink {VERSION} has no suitable join of streams without an equality: its
+nested loop runs in a single task and tests all pairs. So it joins buckets, as Spark does in streams.ranges. Its state
+is on the heap, which is faster than in RocksDB. It runs on the same cores and reads the same rows, from CSV files, for
+which it needs no other jars. Its time is that of a job over all files minus that of a job over the files of the initial
+state. Flink writes no checkpoints; sparkext does."""
 
 NOTES_TRADING = f"""\
-Measured: the rows of cql.trading, from CSV files to orders, one core; all give the orders of the loop in Python.
-sparkext: a file of each stream, whose rows are put in order first. Flink {VERSION} and the loop in Python: one file, in
-which all rows are in order. Flink runs one process function in Java, with object reuse and its state on the heap,
-without event time and checkpoints. Without the start: less the time of the same job over the rows that are there before
-the first offer. Workers and JVMs are warm."""
+Measured: the rows of cql.trading, from CSV files to orders, on one core. All contestants return the orders of the loop
+in Python. sparkext reads one file for each stream and sorts their rows by time first. Flink {VERSION} and the loop in
+Python read one file, in which all rows are already sorted. Flink runs one process function in Java, with object reuse
+and its state on the heap, without event time and checkpoints.
+Without the start: the time minus that of the same job over the rows before the first offer. Workers and JVMs are
+warm."""
 
 NOTES_ORDERED = f"""\
-Measured: rows of 100 devices in the order of time, one core. sparkext: as in ordered_streams, median of batches. Flink
-{VERSION}: one keyed process function in Java with a timer for each millisecond, its state on the heap, over lines of
-CSV; the time of a job over all rows less that of one over the first tenth. It has no batches, and its watermark is
-further behind, so that no row of what is a batch here is late; it keeps no checkpoints, which ours does."""
+Measured: putting rows of 100 devices in time order, on one core. sparkext: as in ordered_streams, the median of the
+batches. Flink {VERSION}: one keyed process function in Java with a timer for each millisecond and its state on the
+heap, over lines of CSV. Its time is that of a job over all rows minus that of a job over the first tenth. Flink has no
+batches. Its watermark lags further behind the latest row, so that no row of a batch of sparkext is late in Flink. Flink
+writes no checkpoints; sparkext does."""
 
 _SIZES = (1_000_000, 100_000, 6), (10_000_000, 400_000, 10)
 

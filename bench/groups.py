@@ -17,11 +17,12 @@ from bench.workloads import BATCH_ROWS
 ROWS = 10_000_000
 FEW, MANY = 1000, 1_000_000
 NOTES = f"""\
-Measured: GROUP BY with count(*) and sum(int64), {ROWS:,} rows in morsels of {BATCH_ROWS:,}, from Arrow tables in
-memory to an Arrow table of the groups. Keys are in random order, unless it says otherwise. No nulls.
-Left out elsewhere: what an engine does to the table when it is handed to it (Polars turns strings into views, DuckDB's
-own table is filled). Where an engine has several forms, all are checked, and the one that was fastest in the warm-up
-is timed."""
+Measured: GROUP BY with count(*) and sum(int64) over {ROWS:,} rows in morsels of {BATCH_ROWS:,}, from Arrow tables in
+memory to an Arrow table of the groups. Keys are in random order, unless the title of the case says otherwise. There are
+no nulls.
+Left out: the conversion of the table when another engine receives it (Polars converts strings to views, DuckDB fills
+its own table). If an engine has several forms, all are checked, and the form that is fastest in the warm-up is
+timed."""
 
 
 def cases() -> list[Case]:

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOTES = """\
-Measured: from listing the Parquet files and asking for the plan until the one row of a count and sums over all result
-rows is there, which is the sink of every contestant. Cold: build sides are read and indexed anew; cached: their indexes
-are those of the last run. Spark's plans: the default one, adaptive execution on, and one for each hint on all build
-sides. All read the same files, which are in the page cache, with as many threads. Left out: starting Spark and the
-workers, compilation, generating data. Processor time is not shown: JVM and workers do the work."""
+Measured: from listing the Parquet files and requesting the plan until the single result row, a count and sums over all
+joined rows, is there. Every contestant has this sink. Cold: build sides are read and indexed again. Cached: the indexes
+of the last run are reused.
+Spark's contestants are its default plan, with adaptive execution, and one plan for each hint, on all build sides. All
+contestants read the same files, which are in the page cache, with the same number of threads.
+Left out: starting Spark and the workers, compilation, generating data. Processor time is not shown, because other
+processes, the JVM and the workers, do the work."""
 
 HINTS = ("BROADCAST", "SHUFFLE_HASH", "MERGE")
 

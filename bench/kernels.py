@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from sparkext.kernels.keys.normalised import NormalisedKeys
 
 NOTES = f"""\
-Measured: lookup and probe, from encoded int64 keys in morsels of {BATCH_ROWS:,} to pairs of row ids, one core; and the
-building of each index. Clustered: in the order of generation. Shuffled: in random order.
-Left out: encoding keys (nothing to do for int64), gathering payload.
-Targets are those of scale factor 3: at another scale they are shown all the same."""
+Measured on one core: lookup and probe, from encoded int64 keys in morsels of {BATCH_ROWS:,} to pairs of row ids; and,
+separately, the building of each index. Clustered: probe keys in the order of generation. Shuffled: probe keys in random
+order.
+Left out: encoding keys (int64 keys need none) and gathering payload.
+The targets are for scale factor 3. They are also shown at other scale factors."""
 
 PROBES = {"orders": "l_orderkey", "part": "l_partkey", "supplier": "l_suppkey"}
 KEYS = {"orders": "o_orderkey", "part": "p_partkey", "supplier": "s_suppkey"}

@@ -25,13 +25,17 @@ if TYPE_CHECKING:
     from tests.lakes.formats import Lake
 
 NOTES = """\
-Measured: three joins of TPC-H under a count and four sums, over the same rows in plain Parquet files, in Delta and
-Iceberg tables (format 3), each written by Spark in the same session; from these tables, and after one of a hundred
-rows of lineitem and orders was deleted, which both formats keep as deletion vectors, while the plain files are written
-anew. Plans are made and run in each run. All files look changed before each, so no index is found again ("cold"); the
-rows marked "kept" find them. Spark's own plans are its default and that with broadcast hints. TPC-H's queries are
-planned in auto mode from whole tables, and compared with Spark's default plans; only those that have another are timed.
-ORC files are read by Spark: what it costs that their columns cross to the workers is what plain files are faster by.
+Measured: three joins of TPC-H under a count and four sums, over the same rows in plain Parquet files, in Delta tables
+and in Iceberg tables (format 3), all written by Spark in the same session. The tables are read as written, and after
+one in a hundred rows of lineitem and orders was deleted. Both formats store the deletions as deletion vectors; the
+plain files are written again without these rows.
+Each run plans and executes the query again. Before the runs marked "cold", all files are made to look changed, so that
+no cached index is reused. The runs marked "kept" reuse the indexes. Spark's contestants are its default plan and its
+plan with broadcast hints.
+lakes.queries: TPC-H's queries over tables with all columns, planned in auto mode and compared with Spark's default
+plans. Only queries for which auto mode has another plan are timed.
+lakes.orc: Spark reads the ORC files, and their columns cross into the workers. The advantage of plain files is the cost
+of this crossing.
 """
 
 _DELETED = "pmod(hash({keys}), 100) = 0"

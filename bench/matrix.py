@@ -21,13 +21,18 @@ from sparkext.plans.streams.fragments import Cut
 from sparkext.plans.streams.mfm import least_units, moved
 
 NOTES = """\
-Simulated, as in the paper (Wang, Fang and Zhang): 6 M rows are loaded, of both sides alike unless told otherwise, and a
-unit holds 800,000 of both together. MFM: the least units that hold what is there, of all γ, whenever a unit is full.
-Fragments: of at most half a unit's memory each; new ones are added, and old ones never cut. Dynamic (Elseidy et al.):
-twice as many rows and columns whenever a unit is full. Readj: hash buckets of keys by Zipf's law, dealt out to units,
-and moved, the largest first, whenever one is full; no bucket is ever divided.
-Moved: rows that units are sent beside those that come in, in millions. Planning: the slowest plan, in milliseconds.
-Bound: 4·R·S/V², the units of a cut without rounding."""
+Simulated, as in the paper (Wang, Fang and Zhang): 6 M rows are loaded, equally many of both sides unless the table
+states another ratio. A unit holds 800,000 rows of both sides together.
+MFM: whenever a unit is full, it chooses the fewest units that hold all loaded rows, among all values of γ, the number
+of fragments of one side.
+Fragments: a fragment has at most half of a unit's memory. New fragments are added, and existing fragments are never
+divided.
+Dynamic (Elseidy et al.): whenever a unit is full, the matrix doubles its rows and its columns.
+Readj: keys that follow Zipf's law are hashed to buckets, which are assigned to units. Whenever a unit is full, buckets
+are reassigned, the largest first. No bucket is ever divided.
+Moved: the rows that units receive in addition to newly loaded rows, in millions. Planning: the slowest plan, in
+milliseconds.
+Bound: 4·R·S/V², the number of units without rounding, for R and S rows of the two sides and V rows per unit."""
 
 _MEMORY = 800_000
 _TOTAL = 6_000_000

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from sparkext.kernels.keys.normalised import NormalisedKeys
 
 NOTES = """\
-Measured: resident and proportional set sizes from /proc/<pid>/smaps of the live Python workers; sizes of index arrays;
-the highest resident set of a fresh worker, as the system accounts it, mapped file pages included.
-Left out: the JVM, which holds one Arrow batch per task on the way in and out."""
+Measured: the resident and the proportional set sizes of the live Python workers, from /proc/<pid>/smaps; the sizes of
+index arrays; and the peak resident set of a new worker as reported by the system, including mapped file pages.
+Left out: the JVM, which holds one Arrow batch per task on the way into Python and one on the way out."""
 
 _DAEMONS = {"pyspark.daemon", "sparkext.daemon"}
 WORKERS = 4

@@ -12,9 +12,9 @@ from bench.harness import Bench, Case, step
 from bench.text_table import text_table
 
 NOTES = """\
-Measured: one call of a kernel on one morsel, or on 100 K build rows where an index is built: all of it lies in the
-cache. pyperf runs every kernel in several processes one after the other, and warms up in each, so the spread is that
-between processes, too. Keys are in random order."""
+Measured: one call of a kernel on one morsel, or on 100 K build rows if the kernel builds an index. All data fit into
+the cache. pyperf runs each kernel in several processes, one after another, and warms up in each, so the deviation
+includes differences between processes. Keys are in random order."""
 
 
 def cases() -> list[Case]:

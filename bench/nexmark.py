@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOTES = """\
-Measured: what Spark reports of all batches of a query but the first, from looking for new files until the batch is
-committed; a batch is a file of each kind of event. All rows that come out are compared with those of a batch query.
-q9 finds the highest bid of each auction while that is open, and q4 averages them by category: both are the same join.
+Measured: the durations that Spark reports for all batches of a query except the first, from looking for new files until
+the batch is committed. A batch is one file of each type of event. All result rows are compared with those of a batch
+query.
+q9 finds the highest bid of each auction while the auction is open, and q4 averages these bids by category. Both have
+the same join.
 Left out: starting Spark and the query, generating events, and the averages of q4."""
 
 _EVENTS, _BATCHES = 2_000_000, 8

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOTES = """\
-Measured: from listing the files and asking for the plan until the one row of a count and sums over all result rows is
-there; for sparkext that includes reading, publishing and indexing the build side (cold), or finding the index of the
-last run (cached). DuckDB and Polars read the same files with as many threads. Files are in the page cache. Where
-Spark's own plan takes a minute or more, it is timed once, in the check. Left out: starting Spark and the workers,
-compilation, generating data. Processor time is not shown: JVM and workers do the work."""
+Measured: from listing the files and requesting the plan until the single result row, a count and sums over all joined
+rows, is there. For sparkext this includes reading, publishing and indexing the build side (cold), or finding the index
+of the last run (cached). DuckDB and Polars read the same files with the same number of threads. Files are in the page
+cache. If Spark's own plan takes a minute or more, it runs only once, and the run that checks its answer is timed.
+Left out: starting Spark and the workers, compilation, generating data. Processor time is not shown, because other
+processes, the JVM and the workers, do the work."""
 
 
 @dataclass(frozen=True)

@@ -25,25 +25,29 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOTES_MERGE = """\
-Measured: from runs of int64 in order, one behind the other, to all in order and the number of each one's row, one
-core. numpy: a stable sort (it finds runs); Polars: merge_sorted, two runs at a time, row numbers as a column; DuckDB:
-ORDER BY of a table of both on one thread."""
+Measured on one core: from sorted runs of int64, stored one after another, to all values in order and the row number of
+each value. numpy: a stable sort, which detects runs. Polars: merge_sorted of two runs at a time, with row numbers as a
+column. DuckDB: ORDER BY of a table of values and row numbers, on one thread."""
 
 NOTES_SLOTS = """\
-Simulated: the planner of the P-SORT paper (plans/streams/psort.py). `ordered` runs another one, order_table.py, which
-assigns hash buckets, splits devices in a stage before all others, and only if that makes a batch shorter. Shown: how
-many times as many rows a second as one slot has. The sensors are as skewed as the paper's (the largest device has 17 %
-of all rows; the paper gives no more), and each is in one slot. Unit costs measured here, in microseconds a row:
-{costs}. Total order: all results are merged in one slot, while others process. Basic: devices are whole. Optimised:
-those above a slot's share are split, and merged. None: no order. The function takes the difference of each reading and
-the one before, in a loop of Python. In the paper at 16 slots: 6.1, 6.5, 13 and 14."""
+Simulated: the planner of the P-SORT paper (plans/streams/psort.py). `ordered` uses another planner, order_table.py. It
+assigns hash buckets, and it splits devices in an additional first stage, only if this makes a batch shorter.
+The table shows rows per second relative to one slot, a partition of the stream. The sensors are as skewed as in the
+paper: the largest device has 17 % of all rows, and the paper states no other share. Each sensor is in one slot. Unit
+costs, measured here, in microseconds per row:
+{costs}.
+Total order: all results are merged in one slot, while the other slots process rows. Basic: no device is split.
+Optimised: devices that exceed the share of a slot are split, and their results are merged. None: no order. The function
+computes, in a Python loop, the difference between each reading and the one before it. The paper reports 6.1, 6.5, 13
+and 14 for 16 slots."""
 
 NOTES = """\
-Measured: batches of files, from their reading to a count, a sum and a check of the order of what comes out; medians
-behind four batches. Spark, per batch: repartition(device).sortWithinPartitions(ts) of the rows of the batch, which
-neither waits for late rows nor orders across batches. transformWithState: a list state and a timer for each device, in
-Python, with RocksDB. Whole: `split=False`, the basic form.
-Left out: the start of the query."""
+Measured: batches of files, from reading them to a count, a sum and a check of the order of the output. Times are
+medians without the first four batches.
+Spark, a sort per batch: repartition(device).sortWithinPartitions(ts) of the rows of each batch. It neither waits for
+late rows nor orders rows across batches. transformWithState: a list state and a timer for each device, in Python, with
+RocksDB. Whole: `split=False`, the basic form, in which no device is split.
+Left out: starting the query."""
 
 _ROWS, _BATCHES, _SKIPPED = 200_000, 10, 4
 _SENSORS = 580
@@ -455,8 +459,8 @@ def _run_skew(bench: Bench) -> None:
 
 
 NOTES_LATENCY = """\
-Measured: for each row that came out, how many batches behind the one that brought it, and behind the first at whose
-end a watermark of 2 seconds had passed it. A batch is ten seconds of rows."""
+Measured: the delay of each output row in batches, since the batch in which the row arrived, and since the first batch
+at the end of which a watermark of 2 seconds had passed the row. A batch contains ten seconds of rows."""
 
 
 def _run_latency(bench: Bench) -> None:

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from bench.competitors import Query
 
 NOTES = """\
-Measured: from listing the Parquet files and asking for the plan of a query until every row of its result is in Python,
-a few thousand at most. Cold: whatever a pipeline reads and indexes is read and indexed anew; cached: indexes of files
-are those of the last run, and build sides that Spark computes are indexed again all the same. Spark's other plans are
-those that its settings make: broadcast joins for sides of up to half a gibibyte, or shuffled hash joins; of these
-the one that was fastest in the warm-up is timed. All take turns, with as many threads; files are in the page cache.
-Only queries of which auto mode plans a pipeline are timed: others have the same plan with the mode off."""
+Measured: from listing the Parquet files and requesting the plan of a query until every row of its result, a few
+thousand at most, is in Python. Cold: a pipeline reads and indexes all of its inputs again. Cached: indexes of files are
+reused from the last run, but build sides that Spark computes are indexed again.
+In addition to Spark's default plan there are plans by settings: broadcast joins for sides of up to half a gibibyte, or
+shuffled hash joins. Of these two, the one that is fastest in the warm-up is timed. All contestants take turns, with the
+same number of threads. Files are in the page cache.
+Only queries for which auto mode plans a pipeline are timed. The other queries have the same plan as with the mode
+off."""
 
 T = TypeVar("T")
 

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from bench.workloads import Workload
 
 NOTES = """\
-Measured: a fact table with random keys of its dimensions, which have a tenth of its rows. data: three joins, once,
-twice, four and eight times 1 M facts; joins: one to six joins of 1 M facts. In memory: from Arrow tables to the last
-Arrow batch of all columns, as in engines. scan: from Parquet files to one row of a count and sums, in Spark with
-the extension, build sides read and indexed anew. All sizes are warmed up before any is timed, and take turns, run by
-run. Of an engine's forms, and of Spark's hinted plans, the one that was fastest at the largest size in the warm-up is
-timed at all sizes. The exponent is that of a power law through the medians, ± its standard error. Left out: what the
-other suites leave out."""
+Measured: joins of a fact table with its dimension tables. The fact table has random keys of the dimension tables, each
+of which has a tenth as many rows. data: three joins of once, twice, four and eight times 1 M facts. joins: one to six
+joins of 1 M facts. In memory: from Arrow tables to the last Arrow batch of all columns, as in engines. scan: from
+Parquet files to one row of a count and sums, in Spark with the extension; build sides are read and indexed again.
+All sizes are warmed up before any size is timed, and they take turns, run by run. Of the forms of an engine, and of
+Spark's hinted plans, the one that is fastest in the warm-up at the largest size is timed at all sizes. The exponent is
+that of a power law fitted to the medians, ± its standard error.
+Left out: the same as in the other suites."""
 
 FACTORS = (1, 2, 4, 8)
 JOINS = (1, 2, 3, 4, 5, 6)

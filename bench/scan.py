@@ -21,15 +21,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOTES = """\
-Measured: from listing the files and asking for the plan until Spark has every row. Cold: the build sides' files look
-changed since the last run, so that they are read and indexed anew; cached: their indexes are those of the last run. All
-plans run in one session with Spark's defaults: adaptive execution, 200 shuffle partitions. Of the hinted plans, with
-the same hint on every build side, the one that was fastest in the warm-up is timed. Files are in the page cache.
-noop asks for no value of a row: sparkext, whose rows lie in columns, then copies none. scan.parquet writes them all.
-The floor is the same scan with as many columns of the probe side, some of them twice, and a join that no row meets.
-scan.first-query: workers start, and load compiled kernels, in the first query; starting Spark is left out.
-Left out: starting Spark and the workers, compilation, generating data. Processor time is not shown: JVM and workers do
-the work."""
+Measured: from listing the files and requesting the plan until Spark has every row. Cold: the files of the build sides
+are made to look changed since the last run, so they are read and indexed again. Cached: the indexes of the last run are
+reused.
+All plans run in one session with Spark's defaults: adaptive execution, 200 shuffle partitions. A hinted plan has the
+same hint on every build side. Only the hinted plan that is fastest in the warm-up is timed. Files are in the page
+cache.
+The noop sink reads no value of a row. The rows of sparkext stay in columns, so it copies no value for this sink.
+scan.parquet writes all values.
+The floor is the same scan with as many columns as the result, all from the probe side and some of them twice, and a
+join without matches.
+scan.first-query: the first query includes starting the workers and loading compiled kernels. Starting Spark is left
+out.
+Left out: starting Spark and, in the other cases, the workers; compilation; generating data. Processor time is not
+shown, because other processes, the JVM and the workers, do the work."""
 
 CACHED, COLD = "sparkext, indexes cached", "sparkext, cold"
 FLOOR = "(floor: workers read the probe side, no join)"

@@ -37,17 +37,20 @@ if TYPE_CHECKING:
     from sparkext.reports.slot_loads import SlotLoads
 
 NOTES = """\
-Simulated: 96 nodes, two stages, 3 M probe rows and 10,000 lines a node, and an interval that is the same share of the
-balanced run as the paper's 28 s were. Unit costs are measured here, for rows of 32 bytes: to receive one is to decode
-its cell and normalise its key, to compare one to look it up, to produce one to put it in order by slot and encode it.
-The ratio is that of the elapsed times without and with the foreman, beside the paper's.
-Waves: simulated. Lines of Zipf's costs cost more or less than was planned, by factors of a log-normal distribution.
-Planned: the slots of the plan; a core that is free takes the next one, those with most to do first. Again: a core that
-is free takes lines for half of its share of what is left, no more than a slot has, and a tenth of a second at least. A
-task costs 0.04 s beside its lines. Seconds are medians of eleven draws.
-Pipelined: run, on four executors that each route rows and join them in a slot, all on this machine. As they share its
-cores, no time is told but that which each slot has worked. The ideal ratio is that of the most loaded slot to the mean
-where lines are by hash alone; max / mean is that of the planned runs."""
+skew.simulated: a simulation of 96 nodes and two stages, with 3 M probe rows and 10,000 buckets (lines) per node. An
+interval is the same share of the balanced run as the paper's 28 s. Unit costs are measured here, for rows of 32 bytes:
+to receive a row is to decode its block and normalise its key, to compare a row is to look it up, and to produce a row
+is to put it in the order of the partitions (slots) and encode it. The ratio is the elapsed time without the load
+balancer (foreman) divided by the time with it. The paper's ratio is shown next to it.
+skew.waves: a simulation. The costs of buckets follow Zipf's law. The actual costs differ from the planned costs by
+factors of a log-normal distribution. Planned: a free core takes the next partition of the plan, those with most work
+first. Again: a free core takes buckets for half of its share of the remaining work, for at most the work of a
+partition, and for at least a tenth of a second. A task costs 0.04 s in addition to its buckets. Seconds are medians of
+eleven draws.
+skew.pipelined: a run on four executors, all on this machine. Each of them routes rows and joins the rows of one
+partition. They share the cores of this machine, so elapsed times are not shown, only the seconds that each partition
+has worked. The ideal ratio is the time of the most loaded partition divided by the mean, if buckets are assigned by
+hash alone. max / mean is the same ratio for the planned runs."""
 
 _NODES = 96
 _ROWS = 3_000_000

@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOTES = """\
-Measured: what Spark reports of each batch, from looking for new files until the batch is committed. Every batch is a
-Parquet file of each side, half of its rows each, and ends in a count and two sums, which are added up and compared with
-a join of all rows. The first eight batches load the state, and are not counted, nor are two more.
-Ranges: points in intervals of width 5, so that a row matches one of the other side on average. Spark refuses such a
-join of streams; what it allows is to give intervals all buckets that they reach, and points theirs, and to join these,
-with RocksDB as the store of its state. Keys: the same on the lower ends alone.
-Skew: points follow Zipf's law, intervals do not, or the result would grow with the skew.
+Measured: the duration that Spark reports for each batch, from looking for new files until the batch is committed. Every
+batch is one Parquet file of each side, with half of its rows each. Every batch ends in a count and two sums, which are
+added up and compared with a join of all rows. The first eight batches load the state. They are not counted, and neither
+are the next two.
+Ranges: points in intervals of width 5, so that a row matches one row of the other side on average. Spark refuses such a
+join of streams. It allows the following alternative, with RocksDB as state store: each interval is assigned to all
+buckets that it overlaps, each point to its bucket, and both are joined by bucket. Keys: points are joined with equal
+lower ends of intervals.
+Skew: points follow Zipf's law. Intervals do not, because the result would then grow with the skew.
 Left out: starting Spark and the query, compilation, generating files."""
 
 LOADS = 8

@@ -15,14 +15,16 @@ from bench.survival_job import CONCURRENT, QUERIES, WAYS, expected, write_tables
 from bench.text_table import mib, text_table
 
 NOTES = """\
-Measured: how a job ends of which one morsel's result alone takes hundreds of MiB, the highest memory of its control
-group (Spark, its workers, file pages), and how long it took from the start of Python on. 1 M probe rows, three joins,
-200 bytes of payload from each; 12 probe rows that lie side by side have 100,000 matches each. Nothing may be swapped.
-Every way runs with the same heap, on the same tables: those by hand read the build sides in every worker and join batch
-by batch; Spark's own plans have one hint on all build sides, and no extension. OutOfMemoryError: the JVM or Spark's
-memory manager gave up within the limit.
-A large build side: 14 M rows of 220 bytes, and 2 M probe rows; 64 partitions. What is left to the workers beside the
-JVM is a quarter of it. Hot: the same, but 99 of 100 of its rows have one key, which one probe row meets."""
+Measured for each job: how it ends, the peak memory of its control group (Spark, its workers, file pages), and its time
+since the start of Python. The result of one morsel alone takes hundreds of MiB: there are 1 M probe rows and three
+joins, with 200 bytes of payload from each, and 12 adjacent probe rows have 100,000 matches each. Swapping is not
+allowed.
+All contestants run with the same heap, on the same tables. With mapInArrow, a function written by hand reads the build
+sides in every worker and joins batch by batch. Spark's own plans have one hint on all build sides, and run without the
+extension. OutOfMemoryError: the JVM or Spark's memory manager gave up within the limit.
+survival.large-build: a build side of 14 M rows of 220 bytes, 2 M probe rows, 64 partitions. The memory that the JVM
+leaves to the workers is a quarter of the build side. survival.hot-build: the same, but 99 of 100 build rows have one
+key, which one probe row matches."""
 
 LIMIT = 1536 << 20
 TIMEOUT = 300

@@ -28,119 +28,143 @@ GROUPS = (
     Group(
         "Joins",
         (
-            "These reasons keep a join from being planned as a pipeline. `EXPLAIN` shows them as"
-            " `DeclinedPipelinedJoin: <reason>` above Spark's own join."
+            "For these reasons a join is not planned as a pipeline. `EXPLAIN` shows them as `DeclinedPipelinedJoin:"
+            " <reason>` above Spark's own join."
         ),
         {
             "not hinted, and spark.sparkext.mode is hint": (
-                "In hint mode only hinted joins are planned; the others get no note."
+                "In `hint` mode only hinted joins are planned, and the plan has no note at other joins. Hint the join,"
+                " or set `spark.sparkext.mode` to `auto`."
             ),
             "…: got '…', expected …": (
-                "A `spark.sparkext.*` key cannot be read, and the value that is used instead follows: if `mode` cannot"
-                " be read it is off, so that no join is planned. Other reasons end with the problems of keys that may"
-                " have led to them; at a pipeline they are its `options=`. In a hint such a value is an error. See"
-                " [options](options.md)."
+                "The value of a `spark.sparkext.*` option is invalid. The value that is used instead follows: `off` for"
+                " `mode`, so that no join is planned. Other reasons end with the problems of options that may have"
+                " caused them, and a pipeline shows such problems as its `options=`. In a hint an invalid value is an"
+                " error. Correct the value: see [options](options.md)."
             ),
             "at most spark.sparkext.morsel.maxRows, which is …": (
-                "The expected range of `spark.sparkext.morsel.minRows`."
+                "The valid range of `spark.sparkext.morsel.minRows`. If the value is larger, `maxRows` is used instead."
+                " Lower `minRows`, or raise `maxRows`."
             ),
             "a value only when the application starts": (
-                "The session sets a key that affects other sessions, see [options](options.md). The application's value"
-                " is used."
+                "The session sets an option that affects other sessions. The application's value is used. Set the"
+                " option when the application starts: see [options](options.md)."
             ),
             "not hinted, and … replaces Spark's operators in this session: costs are compared with Spark's own": (
-                "An engine such as Comet runs the query natively, which may be faster than a pipeline: in its sessions"
-                " `auto` plans only hinted joins. Hint the join, or switch the engine off in the session"
-                " (`spark.comet.enabled=false`). There the plan has no notes, since the engine would not replace"
-                " operators above them: `sparkext.declined` and the log show the reasons."
+                "An engine such as Comet replaces Spark's operators by native ones, which may be faster than a"
+                " pipeline. `auto` cannot compare the costs, so it plans only hinted joins. Hint the join, or switch"
+                " the engine off in the session (`spark.comet.enabled=false`). The plan has no notes, because the"
+                " engine would not replace the operators above a note: `sparkext.declined` and the log show the"
+                " reasons."
             ),
             "the build side takes … bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is …: …": (
-                "By default such a join is [partitioned](scale.md); what follows says why this one is not. Raise the"
-                " limit if the nodes' disks have room, filter the build side, or hint the join: then only the real size"
-                " counts."
+                "By default a join with such a build side is [partitioned](scale.md). The text after the colon states"
+                " why this join is not. Raise the limit if the disks of the nodes have enough space, filter the build"
+                " side, or hint the join: then only the actual size counts."
             ),
-            "spark.sparkext.partitioned is never": "Set it to `auto`.",
-            "an as-of join cannot be partitioned": "Nor are its build sides too large often.",
+            "spark.sparkext.partitioned is never": (
+                "The option, or the hint of the join, forbids partitioned joins. Set it to `auto`."
+            ),
+            "an as-of join cannot be partitioned": (
+                "Never shown: if the right side of an as-of join is too large, [another reason](#as-of-joins) is shown."
+            ),
             "… does not take files of workers": (
-                "Partitioned joins need Spark's own shuffle manager, which hands out the files that workers write."
+                "Partitioned joins need Spark's own shuffle manager, which serves the files that workers write. Remove"
+                " `spark.shuffle.manager` from the application's settings."
             ),
-            "a shuffle of files that workers write does not work with …": "Both change how Spark reads map outputs.",
-            "no Spark environment": "There is no application whose shuffle could be asked for.",
-            "it is not partitioned": "Nothing keeps it from that; please report it.",
+            "a shuffle of files that workers write does not work with …": (
+                "`spark.shuffle.push.enabled` and `spark.shuffle.useOldFetchProtocol` change how Spark reads map"
+                " outputs. Unset the option when the application starts."
+            ),
+            "no Spark environment": (
+                "No application is running whose shuffle could be used. Run the query in a running application."
+            ),
+            "it is not partitioned": (
+                "A bug in sparkext, as nothing prevents the join from being partitioned: please report it."
+            ),
             "Spark broadcasts every build side of it, and rows would have to cross into Python": (
-                "A broadcast join of tables this small is hard to beat unless workers read the probe side's"
-                " files. A hint overrules this."
+                "Spark's broadcast joins of such small tables are hard to beat, unless workers read the files of the"
+                " probe side. A hint overrules this."
             ),
             "dynamic partition pruning of the probe side needs Spark's own join": (
-                "Spark prunes partitions of the probe side by the rows of a build side while the query runs. A"
-                " hint overrules this."
+                "While the query runs, Spark drops partitions of the probe side by the rows of a build side. A hint"
+                " overrules this."
             ),
             "by the estimates it is not clearly cheaper than Spark's own joins"
             " (… s against … s; a hint overrules this)": (
-                "`auto` mode requires at most 0.7 of Spark's cost and a saving of a quarter of a second. Both"
-                " numbers are seconds of the cost model; only their ratio is meaningful. Hint the join if you"
-                " know better, or give Spark statistics (`ANALYZE TABLE`)."
+                "`auto` mode requires at most 0.7 of the cost of Spark's joins, and a saving of at least a quarter of a"
+                " second. Both numbers are seconds of the cost model; only their ratio is meaningful. Hint the join if"
+                " you know better, or give Spark statistics (`ANALYZE TABLE`)."
             ),
             "spark.io.encryption.enabled is true, and workers map build sides from files that are not encrypted": (
-                "Turn off the encryption of local files, or use the transforms in a session without the"
-                " extension, where each worker holds its own copy."
+                "Build sides would be stored on local disks without encryption. Turn off the encryption of local files,"
+                " or use the transforms in a session without the extension: there each worker holds its own copy in"
+                " memory."
             ),
             "Spark has broadcast one side of it already": (
-                "Adaptive execution planned the join again after it had broadcast one side, whose rows are then"
-                " not available to others. Hint the join, or lower `spark.sql.autoBroadcastJoinThreshold`."
+                "Adaptive execution planned the join again after it had broadcast one side. The rows of that side are"
+                " not available to other operators. Hint the join, so that it is a pipeline from the beginning, or"
+                " lower `spark.sql.autoBroadcastJoinThreshold`."
             ),
-            "not a join: …": "Never shown for a join; the planner's reason for everything else.",
-            "a streaming join": "Build sides must be finite. Use Spark's own join.",
+            "not a join: …": "Never shown for a join: it is the planner's reason for all other operators.",
+            "a streaming join": (
+                "A build side has to be finite, so no join of a stream is planned. For two streams use"
+                " [`stream_join`](streams.md), otherwise Spark's own join."
+            ),
             "a function of the current file, such as input_file_name(), is used above it": (
-                "It refers to the file that Spark's task is currently reading, and above a pipeline no file is"
-                " read. Compute it below the join, or use the columns of `_metadata`."
+                "The function returns the file that Spark's task is currently reading. Above a pipeline the task reads"
+                " no file. Compute the function below the join, or use the columns of `_metadata`."
             ),
             "NOT IN, which Spark looks up in a hash table": (
-                "NOT IN has different semantics for values that may be null. If there are no nulls, write NOT"
-                " EXISTS or a left anti join."
+                "NOT IN treats null values in its own way. If there are no nulls, write NOT EXISTS or a left anti join."
             ),
             "the query asks for Spark's …": (
-                "This join has another join hint (BROADCAST, MERGE, SHUFFLE_HASH, …), which takes precedence:"
-                " remove it."
+                "The join has another join hint (BROADCAST, MERGE, SHUFFLE_HASH, …), which takes precedence. Remove"
+                " that hint."
             ),
             "a full outer join without an equality has to be partitioned: …": (
-                "An unmatched row of either side must be emitted only once, and where no key brings rows together,"
-                " units of a join matrix see to that."
+                "An unmatched row of either side must be emitted only once. Without a key, only the units of a join"
+                " matrix ensure this. The text after the colon states why the join cannot be partitioned."
             ),
             "column … of type … cannot be passed between Spark and Python": (
                 "Month intervals, structs with two fields of the same name, and other types that Spark does not"
-                " exchange with Python as Arrow: drop or cast the column before the join."
+                " exchange with Python as Arrow. Drop or cast the column before the join."
             ),
-            "a key that is not deterministic: … = …": "First write it to a column of a table, or cache it.",
-            "a subquery in a join key": "Compute it before the join.",
-            "keys of different types: …": "Cast one side.",
+            "a key that is not deterministic: … = …": (
+                "The key may have another value whenever it is computed. First write it to a column of a table, or"
+                " cache it."
+            ),
+            "a subquery in a join key": "Workers do not run subqueries. Compute the value before the join.",
+            "keys of different types: …": "Keys of different types cannot be looked up in one index. Cast one side.",
             "a key of type …: …": (
-                "Nested types, month intervals, variants, and strings with a collation are not compared by"
-                " their bytes. Cast the key."
+                "Nested types, month intervals, variants, and strings with a collation are not compared by their bytes."
+                " Cast the key."
             ),
             "neither an equality nor a comparison between the two sides, nor a formula that workers compile…": (
-                "There is nothing to look rows up by, and the condition is not a"
-                " [formula](extension.md#formulas). The unsupported part follows the colon."
+                "The join has no value to look rows up by, and its condition is not a [formula](extension.md#formulas)."
+                " The part that workers do not support, if there is one, follows the colon. Add an equality or a"
+                " comparison of the two sides, or rewrite that part."
             ),
             "a condition beside the keys of … join that only Spark evaluates: …": (
-                "In outer, semi, anti and existence joins the condition decides which pairs match, so workers"
-                " have to evaluate it; the part that they do not support follows. Inner joins take any"
-                " condition: Spark filters their result."
+                "In outer, semi, anti and existence joins the condition decides which pairs match, so workers have to"
+                " evaluate it. The part that they do not support follows the colon: rewrite it. Inner joins support any"
+                " condition in addition to their keys, because Spark filters their result."
             ),
             "a condition that may fail and would be tested on different pairs than in Spark: …": (
-                "Conditions would be tested in a different order, so a different pair could fail than in Spark."
-                " Put conditions that may fail last, or write them so that they cannot (`try_add`, `try_cast`)."
+                "Workers would test the conditions in another order than Spark, so another pair could fail. Put"
+                " conditions that may fail last, or write them so that they cannot fail (`try_add`, `try_cast`)."
             ),
-            "a join of type …": (
-                "Join types other than inner, left, right, full, semi, anti and existence are not planned."
-            ),
+            "a join of type …": "Only inner, left, right, full, semi, anti and existence joins are planned.",
             "a condition that is not deterministic: …": (
-                "Its value depends on which pairs Spark evaluates. Compute it before the join, or filter after it."
+                "Its value depends on the pairs for which Spark evaluates it. Compute it before the join, or filter"
+                " after the join."
             ),
-            "a subquery in a join condition": "Compute it before the join, or filter after it.",
+            "a subquery in a join condition": (
+                "Workers do not run subqueries. Compute the value before the join, or filter after the join."
+            ),
             "a key computed from several tables: …": (
-                "The key needs columns of more than one of the tables before it, so none of them can compute"
-                " it. The joins below may still be a pipeline."
+                "The key needs columns of more than one of the tables that are joined before, so no single table can"
+                " provide it. The joins below may still be a pipeline."
             ),
             "a key computed from a side of an earlier full join: …": (
                 "Rows of that side may be missing when the key is computed. The joins below may still be a pipeline."
@@ -148,334 +172,466 @@ GROUPS = (
             "a key computed from the outer side of an earlier join: …": (
                 "Rows of that side may be missing when the key is computed. The joins below may still be a pipeline."
             ),
-            "a plan nested too deeply": "More than a thousand levels, which planning traverses for every join.",
-            "a column nested too deeply": "More than 250 levels: compute it in steps, with a cache or table between.",
+            "a plan nested too deeply": (
+                "The plan has more than a thousand levels, and planning traverses it for every join. Cache or write an"
+                " intermediate result."
+            ),
+            "a column nested too deeply": (
+                "The column has more than 250 levels. Compute it in steps, with a cache or a table in between."
+            ),
             "planning it failed: …": (
-                "A bug in sparkext; the exception follows. Please report it, with the warning that the driver"
-                " logs once. The join is left to Spark."
+                "A bug in sparkext. The exception follows the colon. Please report it, with the warning that the driver"
+                " logs once. Spark runs the join."
             ),
             "no Python to run it: …": (
-                "Followed by one of the six below. `python -m sparkext doctor`, run by that Python, says more."
+                "One of the next six reasons follows the colon. Run `python -m sparkext doctor` with that Python for"
+                " details."
             ),
             "… does not start: …": (
-                "`spark.sparkext.python` (or `spark.pyspark.python`, or PYSPARK_PYTHON) names no executable on the"
-                " driver."
+                "`spark.sparkext.python` (else `spark.sql.execution.pyspark.python`, `spark.pyspark.python`, or the"
+                " environment's PYSPARK_PYTHON) names no executable on the driver. Correct it."
             ),
             "… cannot run sparkext: …": (
-                "That Python lacks sparkext, numba, numpy, pandas or pyarrow: install it there. Or it has no folder to"
-                " cache compiled kernels in: set NUMBA_CACHE_DIR."
+                "That Python lacks sparkext, numba, numpy, pandas or pyarrow: install it there. Or it has no folder for"
+                " the cache of compiled kernels: set NUMBA_CACHE_DIR."
             ),
             "… has sparkext …, this jar belongs to …": (
-                "Jar and package have different versions: install the same one on the driver, on every node and"
-                " in the session."
+                "The jar and the package have different versions. Install the same version on the driver, on every node"
+                " and in the session."
             ),
             "… answered '…'": (
-                "Something printed to Python's standard output while it started: check its `sitecustomize`."
+                "The last line that Python printed is not its version. Code that runs when Python starts or exits, such"
+                " as `sitecustomize`, must not print to this line or after it."
             ),
-            "… printed more than … bytes instead of its version": "The same.",
-            "… does not answer within … s": "It hangs, or the disk with its packages does.",
+            "… printed more than … bytes instead of its version": (
+                "Code that runs when Python starts, such as `sitecustomize`, prints too much."
+            ),
+            "… does not answer within … s": (
+                "Python hangs, or the disk with its packages does. The check is repeated ten minutes later at the"
+                " earliest."
+            ),
             "spark.executor.pyspark.memory leaves a worker … MiB of address space; a pipeline needs at least … MiB": (
-                "The cores of an executor share that limit, and libraries and mapped files count towards it:"
-                " unset it, or raise it."
+                "The cores of an executor share this limit, and libraries and mapped files count towards it. Unset the"
+                " option, or raise it."
             ),
             "workers would map a build side of … bytes (Spark's estimate), but spark.executor.pyspark.memory"
-            " leaves a worker … MiB of address space": "The same, for joins without a hint.",
+            " leaves a worker … MiB of address space": (
+                "The same limit, for joins without a hint: unset the option, raise it, or hint the join."
+            ),
         },
     ),
     Group(
         "As-of joins",
         (
-            "Spark rewrites declined as-of joins as other joins, so only `sparkext.declined(df)` and the"
-            " log show the reason; the reasons above about keys and columns apply as well. The transform"
-            " [`asof_join`](transforms.md#asof_join) runs most of these through `mapInArrow` instead."
+            "Spark rewrites declined as-of joins as other joins, so the plan has no notes: only `sparkext.declined(df)`"
+            " and the log show the reasons. The reasons above for keys and columns apply as well. The transform"
+            " [`asof_join`](transforms.md#asof_join) runs most of these joins, through `mapInArrow`."
         ),
         {
             "the right side takes … bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is …": (
-                "Raise the limit, or hint either side: then only the real size counts. If the number of rows is"
+                "Raise the limit, or hint either side: then only the actual size counts. If the number of rows is"
                 " unknown (an RDD, a cache that is still empty), Spark's estimate is huge."
             ),
-            "a condition like …": "Only a comparison of one value from each side is supported.",
+            "a condition like …": "Only a comparison of one value of each side is supported.",
             "values of type …": (
-                "Integers, dates, timestamps and decimals of up to 18 digits are supported, with the same type"
-                " on both sides."
+                "Integers, dates, timestamps and decimals of up to 18 digits are supported, with the same type on both"
+                " sides. Cast the values."
             ),
             "differences of integers that may wrap around, without spark.sql.ansi.enabled": (
-                "In this mode Spark treats far values as near. Set `spark.sql.ansi.enabled`."
+                "Without this option, Spark treats distant integers as near if their difference wraps around. Set"
+                " `spark.sql.ansi.enabled`."
             ),
             "a value that may fail: …": (
-                "Spark computes it only for rows with equal keys, a pipeline would for all rows: compute it"
-                " before the join."
+                "Spark computes the value only for rows with equal keys, a pipeline would compute it for all rows."
+                " Compute it before the join."
             ),
             "a tolerance of … for …": (
-                "Supported are days for dates, and intervals for timestamps: less than a day in zones with"
-                " daylight saving time, and none for values converted from local times or days."
+                "Supported are integers for integers, decimals and dates, decimals for decimals, days for dates, and"
+                " intervals of days and time for timestamps. In a time zone with daylight saving time, the interval has"
+                " to be less than a day. Timestamps that are cast from dates or from other timestamps support no"
+                " tolerance."
             ),
-            "a tolerance like …": "It must be a constant.",
+            "a tolerance like …": "The tolerance has to be a constant.",
             "a condition that is not an equality of the two sides: …": (
-                "Apart from the nearest value, only equalities are supported: filter before or after the join."
+                "In addition to the nearest value, only equalities of the two sides are supported. Filter before or"
+                " after the join."
             ),
         },
     ),
     Group(
         "Build sides that Spark makes",
         (
-            "These reasons keep workers from making a build side by a pipeline of its own: Spark runs it, and its rows"
-            " are collected. `EXPLAIN FORMATTED` shows them as `rows from Spark (<reason>)`."
+            "For these reasons workers do not derive a build side by a pipeline of its own: Spark runs it, and its rows"
+            " are collected. `EXPLAIN FORMATTED` shows `rows from Spark (<reason>)`, except for the reasons with"
+            " another note."
         ),
         {
-            "probe side of it: …": "Workers do not read the files that it begins with, for the reason that follows.",
-            "build side … of it: …": "Nor do they make one of its build sides.",
-            "an aggregate of more than two parts": "So Spark plans distinct aggregates.",
+            "probe side of it: …": (
+                "Workers do not read the files of the probe side from which the build side would be derived. The reason"
+                " follows the colon: see [scans](#scans-that-spark-does)."
+            ),
+            "build side … of it: …": (
+                "Workers neither read nor derive one of the build sides from which this build side would be derived."
+                " The reason follows the colon."
+            ),
+            "an aggregate of more than two parts": (
+                "Spark plans distinct aggregates in this way. The plan does not show this reason, but `not a scan of"
+                " files: …`."
+            ),
             "by the estimates a build side is not clearly cheaper to make in workers than with Spark's own joins"
             " (… s against … s; a hint overrules this)": (
-                "`auto` mode requires at most 0.7 of Spark's cost, that of bringing its rows to workers included. On a"
-                " cluster each node makes the whole build side, which counts as often as there are nodes."
+                "`auto` mode requires at most 0.7 of the cost of Spark's joins, which includes sending their rows to"
+                " the workers. On a cluster each node derives the whole build side, so its cost is multiplied by the"
+                " number of nodes. Hint a join of the build side if you know better. `EXPLAIN` shows this reason as"
+                " `DeclinedPipelinedJoin` at that join."
             ),
-            "a column that is not deterministic: …": "It stays where it is, and so do all rows below it.",
+            "a column that is not deterministic: …": (
+                "Spark has to compute this column and all rows below it. Write the rows to a table first, or cache"
+                " them."
+            ),
         },
     ),
     Group(
         "Groups that Spark makes",
         (
-            "Spark computes partial aggregates itself for these reasons. `EXPLAIN` shows them as"
-            " `groups=by Spark (<reason>)` at the pipeline whose rows are grouped; above a scan alone it shows nothing."
+            "For these reasons Spark computes a partial aggregate itself. `EXPLAIN` shows `groups=by Spark (<reason>)`"
+            " at the pipeline whose rows are grouped. Above a scan without joins it shows nothing."
         ),
         {
             "an aggregate that only Spark computes: …": (
                 "Workers compute `count`, `sum`, `avg`, `min`, `max`, the variances and standard deviations, the"
-                " aggregates of bits, `bool_and` and `bool_or`, and `first`, `last` and `any_value`, but not with both"
-                " FILTER and RESPECT NULLS. With any other function beside them the whole aggregate is Spark's."
+                " bitwise aggregates, `bool_and` and `bool_or`, and `first`, `last` and `any_value`, the last three not"
+                " with both FILTER and RESPECT NULLS (the default). If an aggregate has any other function, Spark"
+                " computes all of its functions. Compute the other function in another query."
             ),
             "an expression that only Spark evaluates: …": (
-                "A group column, or an argument, has a part that workers do not evaluate: it follows the colon."
+                "A part of a group column or of an argument follows the colon. Workers do not evaluate it. Use"
+                " [expressions that they support](extension.md#groups)."
             ),
-            "a condition that only Spark evaluates: …": ("So has a filter between the joins and the aggregate."),
+            "a condition that only Spark evaluates: …": (
+                "A part of a filter between the joins and the aggregate follows the colon. Workers do not evaluate it."
+                " Use [expressions that they support](extension.md#groups)."
+            ),
             "groups by a value of type …: …": (
                 "Nested types, month intervals, variants, and strings with a collation are not compared by their bytes."
+                " Cast the group column."
             ),
             "neither a join nor a scan of files: …": (
-                "Between the rows that workers have and the aggregate may be filters, computed columns and the rows of"
-                " grouping sets, and nothing else."
+                "Only filters, computed columns and the expansion of grouping sets may be between the rows of the"
+                " workers and the aggregate. This operator is something else."
             ),
             "a filter of expanded rows": (
-                "A `HAVING` on `grouping(…)` alone is tested before rows are grouped, on those of grouping sets."
+                "A `HAVING` on `grouping(…)` alone filters the expanded rows of grouping sets before they are grouped."
+                " Name the sets that you need with `GROUPING SETS` instead."
             ),
             "rows expanded to more than …": (
-                "Each grouping set, and each of several `count(DISTINCT …)`, is told to every task, but not so many:"
-                " name the sets that you need with `GROUPING SETS` instead of `CUBE`."
+                "Every task receives each grouping set, and each of several `count(DISTINCT …)`. More than this number"
+                " are not supported: name the sets that you need with `GROUPING SETS` instead of `CUBE`."
             ),
-            "no column is read": "Spark counts the rows of files without workers.",
-            "a streaming aggregate": "Streams are aggregated by Spark.",
-            "an aggregate that Spark does not compute in parts": ("Some functions need all rows of a group at once."),
-            "an expression nested too deeply": "Compute parts of it in a subquery that is not merged, or cache them.",
+            "no column is read": "Spark counts the rows of files without workers. There is nothing to do.",
+            "a streaming aggregate": "Spark aggregates streams.",
+            "an aggregate that Spark does not compute in parts": "Some functions need all rows of a group at once.",
+            "an expression nested too deeply": (
+                "The expression has more than 250 levels. Compute parts of it in a subquery that Spark does not merge,"
+                " or cache them."
+            ),
             "no plan": "Never shown: Spark plans every aggregate.",
         },
     ),
     Group(
         "Slots that run in waves",
         (
-            "With `spark.sparkext.partitioned.stages` set to `pipelined`, a partitioned join runs in waves all the same"
-            " for these reasons. `EXPLAIN` shows them as `slots=in waves (<reason>)` at the pipeline."
+            "A slot is a partition of a join. If `spark.sparkext.partitioned.stages` is `pipelined`, a partitioned join"
+            " still runs in waves for these reasons. `EXPLAIN` shows `slots=in waves (<reason>)` at the pipeline."
         ),
         {
-            "Spark … has no pipelined shuffle": "It has come with Spark 4.3.",
+            "Spark … has no pipelined shuffle": "Use Spark 4.3 or later.",
             "another shuffle belongs to the same job": (
-                "Spark runs no job with both kinds of shuffle: an aggregate, a sort or a window above the join needs"
-                " one, and so may what is below its probe side. Write the rows of the join first."
+                "Spark runs no job with both types of shuffle. An aggregate, a sort or a window above the join needs"
+                " the other type, and so may operators below its probe side. Write the rows of the join first."
             ),
-            "a limit asks for some partitions only": "All slots of a join have to run at a time.",
-            "several joins are partitioned": "In one job there is one pipelined shuffle; others would wait for cores.",
-            "units of a join matrix have no lines": "Nothing could be moved: each pair of parts has its unit.",
-            "rows of one key have to come out of one slot": "Groups of the key are made in slots, without a shuffle.",
+            "a limit asks for some partitions only": (
+                "All slots of a join have to run at the same time, and a limit may read some of them only. Write the"
+                " rows of the join first."
+            ),
+            "several joins are partitioned": (
+                "A job has one pipelined shuffle at most: the tasks of a second one would wait for cores. Write the"
+                " rows of one join first."
+            ),
+            "units of a join matrix have no lines": (
+                "A join without an equality has no buckets (lines) that could move: each pair of parts has its own"
+                " unit."
+            ),
+            "rows of one key have to come out of one slot": (
+                "The rows of the join are grouped by its key without another shuffle, so all rows of a key have to be"
+                " in one slot."
+            ),
             "a full outer join emits build rows when all others have come": (
-                "Which build rows nothing matches is not known while lines move."
+                "While buckets move, it is unknown which build rows have no match."
             ),
             "… belongs to the same job": (
-                "An operator that asks for some of the join's partitions, joins several into one task, adds tasks, or"
-                " may hide a shuffle, such as a cached table."
+                "This operator reads only some of the join's partitions, reads several in one task, adds tasks, or may"
+                " contain a shuffle, as a cached table does. Write the rows of the join first."
             ),
             "Spark's pipelined shuffle does not follow …": (
-                "It sends rows as they are, to whoever asks, whatever is set for other connections."
+                "Spark's pipelined shuffle neither authenticates its connections nor encrypts rows, even if other"
+                " connections do."
             ),
             "… is set": (
-                "Executors that come and go, and second copies of tasks, are not for stages all of whose tasks run at a"
-                " time."
+                "All tasks of the job run at the same time. Executors that are added or removed meanwhile, and second"
+                " copies of tasks, are not supported. Unset the option when the application starts."
             ),
-            "it takes two cores": "One to route rows, one to join them.",
+            "it takes two cores": (
+                "One core routes rows, another core joins them. Give the application at least two cores."
+            ),
         },
     ),
     Group(
         "First rows that Spark chooses",
         (
-            "For these reasons a pipeline emits all its rows although Spark takes only the first ones (`ORDER BY` with"
-            " `LIMIT`). `EXPLAIN` shows them as `top=by Spark (<reason>)` at the pipeline."
+            "For these reasons a pipeline emits all of its rows although Spark takes only the first ones (`ORDER BY`"
+            " with `LIMIT`). `EXPLAIN` shows `top=by Spark (<reason>)` at the pipeline."
         ),
         {
             "ordered by what is computed above the joins: …": (
-                "Workers order by columns that they emit. What is computed of these, Spark orders by."
+                "Workers order rows by the columns that they emit. Spark orders rows by expressions of these columns."
+                " Order by a column if you can."
             ),
             "ordered by a value of type …: …": (
                 "Nested types, month intervals, variants, and strings with a collation are not ordered by their bytes."
             ),
             "a column that may fail, or is not deterministic: …": (
-                "It is computed of all rows, as in Spark: one that is not among the first may raise the error. With"
-                " `try_add` and its relatives, or decimals with room for the result, nothing can fail."
+                "The column is computed for all rows, as in Spark, because a row that is not among the first may raise"
+                " the error, too. Use functions that cannot fail, such as `try_add`, or decimals with enough digits for"
+                " the result."
             ),
-            "a filter above the joins that only Spark evaluates": "Which rows are first is known only behind it.",
-            "more than … rows": "Workers keep that many in memory at most.",
+            "a filter above the joins that only Spark evaluates": (
+                "Only after this filter is it known which rows are the first. Use [expressions that workers"
+                " support](extension.md#groups) in the filter."
+            ),
+            "more than … rows": "Workers hold at most this number of rows in memory. Use a smaller limit.",
         },
     ),
     Group(
         "Parts of conditions",
-        "These follow the colon of a reason above, unless it is the SQL of the part itself.",
+        "These texts follow the colon of a reason above, unless the SQL of the part follows it.",
         {
-            "a condition nested too deeply": "More than 200 levels; 250 where Spark evaluates it.",
-            "a list of more than … non-constant values": (
-                "`IN` compares with each of them. Constants are looked up, so there may be as many as Spark allows."
+            "a condition nested too deeply": (
+                "The condition has more than 200 levels, or more than 250 if Spark evaluates it. Compute parts of it"
+                " before the join."
             ),
-            "a formula too large to compile": ("More than 200 operations, which take about three seconds to compile."),
+            "a list of more than … non-constant values": (
+                "`IN` compares each of these values. The number of constants is not limited, because they are looked"
+                " up."
+            ),
+            "a formula too large to compile": (
+                "The formula has more than 200 operations. Compiling 200 operations takes about three seconds. Compute"
+                " parts of it before the join."
+            ),
         },
     ),
     Group(
         "Scans that Spark does",
         (
-            "The join is a pipeline, but workers do not read the files of this side themselves: `EXPLAIN` shows"
-            " `scan=rows from Spark (<reason>)` or `scan=columns from Spark (<reason>)`."
+            "The join is a pipeline, but workers do not read the files of this side themselves. `EXPLAIN` shows"
+            " `scan=rows from Spark (<reason>)` or `scan=columns from Spark (<reason>)` for the probe side, `EXPLAIN"
+            " FORMATTED` for build sides as well."
         ),
         {
-            "disabled by spark.sparkext.scan.fused": "It is set to false.",
+            "disabled by spark.sparkext.scan.fused": "The option is set to false. Set it to true.",
             "not a scan of files: …": (
-                "There is something else below the join: an aggregate, another join, a cache. Its rows cross"
-                " into Python."
+                "Another operator is below the join: an aggregate, another join, a cache. Its rows cross into Python."
             ),
             "a column that Spark computes: …": (
-                "A join needs a computed column (other than a widened integer). Compute it after the join if you can."
+                "The join needs a computed column (other than a widened integer). Compute it after the join if you can."
             ),
-            "a filter nested too deeply": "More than 250 levels.",
+            "a filter nested too deeply": "The filter has more than 250 levels.",
             "a filter that only Spark evaluates: …": (
-                "Workers support comparisons, arithmetic, IN, IS NULL, CASE, COALESCE, LIKE, parts of strings and"
-                " fields of dates; not what may fail, such as a division by a column in ANSI mode."
+                "Workers evaluate comparisons, arithmetic, IN, IS NULL, CASE, COALESCE, LIKE, parts of strings and"
+                " fields of dates. They evaluate no filter that may fail, such as one with a division by a column in"
+                " ANSI mode."
             ),
-            "metadata columns of files": "`_metadata` is used.",
-            "partitions chosen at run time": "Dynamic partition pruning, or a subquery in a partition filter.",
-            "a scan in a single task": "Spark guarantees a single partition to the plan above.",
-            "column …, which is not in the files": "It is neither in the files nor a partition column.",
-            "splits that are not files: …": "The relation has its own kind of scan.",
-            "the files cannot be listed: …": "Spark's error follows.",
+            "metadata columns of files": "The query uses `_metadata`, which only Spark's reader provides.",
+            "partitions chosen at run time": (
+                "Spark chooses the partitions while the query runs, by dynamic partition pruning or by a subquery in a"
+                " partition filter."
+            ),
+            "a scan in a single task": "Spark has planned a single partition, on which the plan above relies.",
+            "column …, which is not in the files": "The column is neither in the files nor a partition column.",
+            "splits that are not files: …": "The relation has its own type of scan.",
+            "the files cannot be listed: …": "Spark's error follows the colon.",
             "not a Parquet scan: …": (
-                "Another format, or a table format with its own interpretation of Parquet files: workers know those of"
-                " Delta Lake and Iceberg."
+                "The files have another format, or belong to a table format that interprets Parquet files in its own"
+                " way. Workers read the table formats Delta Lake and Iceberg."
             ),
-            "a change data feed of Delta": "Read the table itself.",
-            "deleted rows are asked for": "Only Delta's own commands do so.",
-            "deleted rows that Delta has not planned to leave out": "Only Delta's own commands read such files.",
-            "deleted rows that Delta uses in another way: …": "Files of a change data feed.",
+            "a change data feed of Delta": "Workers do not read change data feeds. Read the table itself if you can.",
+            "deleted rows are asked for": "Only Delta's own commands read deleted rows.",
+            "deleted rows that Delta has not planned to leave out": "Only Delta's own commands read files in this way.",
+            "deleted rows that Delta uses in another way: …": (
+                "The files belong to a change data feed. Read the table itself if you can."
+            ),
             "deleted rows cannot be read: …": (
-                "A deletion vector or a file of deletions is damaged or gone, or this version of the format is unknown:"
-                " its error follows."
+                "A deletion vector or a file of deletions is damaged or missing, or its version is unknown. The error"
+                " follows the colon."
             ),
-            "more than … deleted rows": "Workers are told of each. Compact the table.",
+            "more than … deleted rows": "The position of each deleted row is sent to workers. Compact the table.",
             "deletions by equality": (
-                "Iceberg's equality deletes, as Flink writes them. Compact the table (`rewrite_data_files`)."
+                "Workers do not apply the equality deletes of Iceberg, which Flink writes. Compact the table"
+                " (`rewrite_data_files`)."
             ),
-            "files that Iceberg reads through …": "Workers follow the settings of Hadoop, those of `HadoopFileIO`.",
-            "files are encrypted": "By Iceberg.",
-            "metadata column … of Iceberg": "`_file`, `_pos`, `_spec_id`, `_partition`, `_row_id` and the like.",
-            "a scan that is partitioned by keys": "Spark joins the partitions of two tables without a shuffle.",
-            "corrupt or missing files must be ignored": "`ignoreCorruptFiles` or `ignoreMissingFiles` is set.",
-            "has no field ids": "Columns are matched by their ids, and this file was written without any.",
-            "lacks column …, which it must have": "The column is declared as one without nulls.",
-            "spark.sql.parquet.int96TimestampConversion is true": "Timestamps of other engines need to be shifted.",
-            "files may be encrypted": "`parquet.crypto.factory.class` is set.",
-            "partition column … of type …": "Floats and binary values cannot be passed as text.",
-            "column … of type …": "Nested columns, intervals, variants and collated strings.",
-            "column … has a default value for files without it": "Workers do not fill it in.",
-            "is encrypted": "The file's path comes first.",
-            "has several columns …": "The names differ only in case, which the session ignores.",
+            "files that Iceberg reads through …": (
+                "Workers follow Hadoop's settings, as Iceberg's `HadoopFileIO` does. Use `HadoopFileIO` for the"
+                " catalog."
+            ),
+            "files are encrypted": "Iceberg has encrypted the files, and workers do not decrypt them.",
+            "metadata column … of Iceberg": (
+                "The query uses `_file`, `_pos`, `_spec_id`, `_partition`, `_row_id` or another column that only"
+                " Iceberg's reader provides."
+            ),
+            "a scan that is partitioned by keys": (
+                "Spark joins the partitions of two tables without a shuffle, so it relies on these partitions."
+            ),
+            "corrupt or missing files must be ignored": (
+                "`ignoreCorruptFiles` or `ignoreMissingFiles` is set, but workers do not ignore such files. Unset the"
+                " option."
+            ),
+            "has no field ids": (
+                "Columns are matched by their ids, and this file was written without ids. Rewrite the file."
+            ),
+            "lacks column …, which it must have": "The column is declared NOT NULL, and this file lacks it.",
+            "spark.sql.parquet.int96TimestampConversion is true": (
+                "Spark shifts timestamps that other engines have written, and workers do not. Unset the option if no"
+                " file needs it."
+            ),
+            "files may be encrypted": (
+                "`parquet.crypto.factory.class` is set, and workers do not decrypt files. Unset the option if no file"
+                " is encrypted."
+            ),
+            "partition column … of type …": (
+                "Workers receive partition values as text, which is not possible for floats, binary values, and types"
+                " that they do not read from files."
+            ),
+            "column … of type …": (
+                "Workers do not read nested columns, times, intervals, variants and collated strings."
+            ),
+            "column … has a default value for files without it": (
+                "Workers do not fill in the default. Rewrite the files that lack the column."
+            ),
+            "is encrypted": "The path of the file precedes this text. Workers do not decrypt files.",
+            "has several columns …": (
+                "The names of these columns differ only in case, which the session ignores. Rename all but one."
+            ),
             "has column … spelled in a different case": (
-                "Names beyond ASCII that differ in case: Java and Python fold them differently."
+                "The names have letters beyond ASCII that differ in case. Java and Python convert the case of such"
+                " letters differently. Rename the column."
             ),
-            "column … is nested": "In this file.",
-            "column … is of …": "The file has another type than the table: rewrite it, or cast after reading.",
+            "column … is nested": "The column is nested in this file, unlike in the table. Rewrite the file.",
+            "column … is of …": (
+                "The column has another type in this file than in the table. Rewrite the file, or read it with its own"
+                " type and cast the column afterwards."
+            ),
             "column … is stored as …": (
-                "Unsigned integers, fixed-length bytes, decimals stored as variable-length bytes or as more"
-                " than 16 bytes, nanoseconds, or strings without their annotation."
+                "Workers do not read this form: unsigned integers, fixed-length bytes, decimals stored as"
+                " variable-length bytes or as more than 16 bytes, nanoseconds, or strings without their annotation."
+                " Rewrite the file."
             ),
-            "column … uses another calendar": "Dates or timestamps written by Spark 2 or Hive, which Spark rebases.",
-            "a footer cannot be read: …": "Parquet's error follows.",
-            "bucket …: …": "Followed by one of those below.",
+            "column … uses another calendar": (
+                "Spark 2 or Hive has written the dates or timestamps. Spark converts them to another calendar (rebases"
+                " them), and workers do not. Rewrite the file."
+            ),
+            "a footer cannot be read: …": "Parquet's error follows the colon.",
+            "bucket …: …": "One of the next four reasons follows the last colon.",
             "fs.s3a.… is set": (
-                "A proxy, a role to assume, client-side encryption, or another setting that workers do not follow."
+                "Workers do not follow this setting: a proxy, an assumed role, client-side encryption, or a similar"
+                " setting."
             ),
-            "the region of fs.s3a.endpoint is unknown": "Set `fs.s3a.endpoint.region`.",
-            "credentials of …": "A credential provider that workers do not know.",
-            "no credentials in its settings": "No provider returns any.",
+            "the region of fs.s3a.endpoint is unknown": (
+                "Set `fs.s3a.endpoint.region`. The endpoint itself has to be a host without a path."
+            ),
+            "credentials of …": "Workers do not support this credential provider.",
+            "no credentials in its settings": "None of the credential providers has credentials.",
             "files that workers do not read: …:": (
-                "The scheme is neither `file:` nor one that Spark's S3A connector reads."
+                "Workers read only `file:`, and the schemes that Spark reads with its S3A connector."
             ),
-            "a partitioned join": "What it gives goes to other tasks, or to Spark: no node has all of it.",
+            "a partitioned join": (
+                "The rows are the result of a partitioned join, which is distributed over the nodes: no node has all of"
+                " it."
+            ),
             "a full outer join shuffles the rows": "The probe side of a full outer join is shuffled by its keys.",
-            "workers read files": "Never shown: the scan is fused.",
-            "not whole groups": "Never shown: what the scan says is.",
+            "workers read files": "Never shown: workers read the files.",
+            "not whole groups": "Never shown: the reason of the scan is shown instead.",
         },
     ),
     Group(
         "Rows where there could be columns",
         (
-            "These are why rows cross into Python one by one (`scan=rows from Spark`) where Spark might"
-            " have sent columns. They are not shown: the plan has the reason of the scan."
+            "Spark might have sent columns to Python. For these reasons it sends rows, one by one (`scan=rows from"
+            " Spark`). These reasons are not shown: the plan shows the reason of the scan."
         ),
         {
             "no columns": "Only the number of rows of this side is needed.",
             "rows come from …": "The operator below produces rows.",
-            "a filter that is not deterministic: …": "`rand` and the like.",
-            "a filter with a subquery: …": "",
+            "a filter that is not deterministic: …": (
+                "Only Spark's own operator evaluates filters with `rand` and similar functions."
+            ),
+            "a filter with a subquery: …": "Only Spark's own operator evaluates filters with a subquery.",
         },
     ),
     Group(
         "Pipelines that fall back",
         (
-            "Some problems show up only while a query runs. Then Spark's own joins run in place of the"
-            " pipeline, over the rows of its sources. The log warns with the reason, the executed plan"
-            " shows it at the operator (`fell back to Spark's own joins: <reason>`) with the joins below"
-            " it, and `sparkext.declined(df)` lists it."
+            "Some problems are detected only while a query runs. Spark's own joins then run in place of the pipeline,"
+            " over the rows of its sources. The log warns with the reason. The executed plan shows the reason at the"
+            " operator (`fell back to Spark's own joins: <reason>`), with Spark's joins below it, and"
+            " `sparkext.declined(df)` lists it."
         ),
         {
             "the build side of the join on … does not fit: its first … rows take … bytes, the limit is …": (
                 "Raise `spark.sparkext.buildSide.maxBytes`, filter the build side, or put the hint on the other side."
             ),
             "the build side of the join on … does not pass through the driver: its rows exceed … (… bytes)": (
-                "A build side that Spark computes passes through the driver: raise `spark.driver.maxResultSize`."
+                "A build side that Spark computes passes through the driver. Raise `spark.driver.maxResultSize`, or"
+                " filter the build side."
             ),
             "the build side of the join on … does not fit the driver's disk: …": (
-                "Its file cannot be written on the driver: make room in `spark.local.dir` there."
+                "The file of the build side cannot be written on the driver. Free space in `spark.local.dir` there, or"
+                " filter the build side."
             ),
             "the … cannot be used: …": (
-                "A worker read it ahead of the join, because of the sizes that its files state, and found that"
-                " it exceeds the limit or the memory. The worker's [message](errors.md#buildsidetoolargeerror)"
-                " follows."
+                "A worker built these rows before the join began, because a pipeline derives them, or because their"
+                " files do not prove that they fit. They exceed the limit or the memory. The worker's"
+                " [message](errors.md#buildsidetoolargeerror) follows the colon, with remedies."
             ),
         },
     ),
     Group(
         "Errors of the planned operator",
-        "These fail the query, as Spark's own errors.",
+        "These errors fail the query, as Spark's own errors do.",
         {
-            "the … was cancelled": ("Another build side of the pipeline failed; read that error instead."),
+            "the … was cancelled": "Another build side of the pipeline failed. Read the error of that build side.",
             "no Python to run the pipelined join: …": (
-                "Python was there when the query was planned, and no longer is."
+                "Python was found when the query was planned, but not when it ran."
             ),
-            "…: unknown option '…', expected algorithm, maxBytes or partitioned": "In a hint.",
-            "… names relations, got …": "In a hint: `PIPELINED_JOIN(o, 'algorithm=hash')`.",
-            "workers told of … bytes, and … has …": "A map output is not as long as the worker that wrote it has said.",
+            "…: unknown option '…', expected algorithm, maxBytes or partitioned": (
+                "The hint has an unknown option. Use one of these three."
+            ),
+            "… names relations, got …": (
+                "The hint has a parameter that is neither a relation nor an option. Write, for example,"
+                " `PIPELINED_JOIN(o, 'algorithm=hash')`."
+            ),
+            "workers told of … bytes, and … has …": (
+                "A map output file has another length than the worker that wrote it has reported. Check the local"
+                " disks; if they are in order, please report it."
+            ),
             "build rows are lost, run the query again: …": (
-                "An executor was lost that had rows of a build side, while the probe side streamed to slots. In waves"
-                " Spark would run the tasks again that wrote them."
+                "An executor with rows of a build side was lost while the probe side streamed to slots. Run the query"
+                " again. With `spark.sparkext.partitioned.stages` set to `waves`, Spark itself would run the tasks"
+                " again that wrote these rows."
             ),
             "… of … slots of a join run, which all have to: something asks for some of its partitions only. Set"
             " spark.sparkext.partitioned.stages to waves for it": (
-                "While the probe side streams to slots, all of them have to run at a time: not so with"
-                " `toLocalIterator`, or `take` of an RDD."
+                "While the probe side streams to slots, all of them have to run at the same time. `toLocalIterator`, or"
+                " `take` of an RDD, reads only some of them. Read the whole result with one action, or set the option."
             ),
             "workers cannot evaluate what Spark evaluates to …: …": "A bug in sparkext: please report it.",
             "workers emitted …, expected …": "A bug in sparkext: please report it.",
