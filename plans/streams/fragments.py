@@ -51,7 +51,7 @@ class Cut:
         return [*range(lines.start * count // LINES, (lines.stop - 1) * count // LINES + 1)] if lines else []
 
     def slots(self, side: int, fragment: int, slots: int) -> list[int]:
-        """Return the partitions that need a fragment: those of its units. Units are assigned to partitions in turn."""
+        """Return the partitions of a fragment's units. Units are assigned to partitions in turn."""
         if self.keyed:
             return [fragment % slots]
         units = (

@@ -605,7 +605,7 @@ def test_a_small_cache_makes_room(spark: SparkSession, folder: Path, tmp_path: P
 
 
 def test_a_query_keeps_all_of_its_build_sides(spark: SparkSession, folder: Path) -> None:
-    """Even if the cache is smaller: otherwise, tasks would take turns in rebuilding what the other ones evict."""
+    """A running query's entries stay even if the cache is smaller: tasks would evict and rebuild them in turn."""
     build = spark.read.parquet(str(folder / "dims"))
     probe = spark.read.parquet(str(folder / "facts")).select("id", "k", "small").repartition(8)
     one, two = build.select("dk", "name"), build.select(F.col("dk").alias("ek"), F.col("class").alias("other"))

@@ -57,7 +57,7 @@ def make_case(seed: int, number: int, quick: bool = False) -> Case:
     kind = r.choices([*KINDS], [*KINDS.values()])[0]
     d = Drawing.of(r)
     if quick:
-        d.batches, d.beginnings = 3, d.beginnings[:3]
+        d.beginnings = d.beginnings[:3]
     streams: list[Stream] = []
     query = _Maker(d, streams, quick).query(kind)
     settings = {key: r.choice(values) for key, values in _SETTINGS.items()}

@@ -33,10 +33,9 @@ class Drawing:
     """
 
     r: random.Random
-    batches: int
+    beginnings: Sequence[int]
     most_rows: int
     start: datetime = _STARTS[0]
-    beginnings: Sequence[int] = (0,)
     names: list[str] = field(default_factory=lambda: [COUNT, CHAIN, "n", "times"])
     numbers: Any = field(default_factory=count)
 
@@ -45,7 +44,12 @@ class Drawing:
         """Draw the number of batches and their times."""
         batches = r.randint(3, 10) if r.random() < 0.3 else r.randint(3, 5)
         beginnings = [*accumulate(r.choice(_STEPS) for _ in range(batches))]
-        return cls(r, batches, r.choice((4, 10, 20, 40)), r.choice(_STARTS), beginnings)
+        return cls(r, beginnings, r.choice((4, 10, 20, 40)), r.choice(_STARTS))
+
+    @property
+    def batches(self) -> int:
+        """The number of batches."""
+        return len(self.beginnings)
 
     def name(self, wanted: str | None = None) -> str:
         """Return a name that differs from all other columns, ignoring case."""

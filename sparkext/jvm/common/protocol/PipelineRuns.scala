@@ -129,7 +129,7 @@ class RunLog(
     val before: Option[SlotRuns]) {
   @volatile var slots: () => String = () => null
 
-  /** How its partitions have run. Until all have finished, the result is that of the run before. */
+  /** Loads of the partitions in the last run in which all have finished. */
   def ran: Option[SlotRuns] = {
     val seconds = worked.value.asScala.toMap.toSeq.sorted.map(_._2)
     Option(slots()).filter(_ => seconds.nonEmpty).flatMap(loads => SlotRuns.of(parse(loads), seconds)).orElse(before)
