@@ -12,8 +12,9 @@ from sparkext.spark.session_settings import is_case_sensitive, settings_of
 from sparkext.state.nearest_order import NearestOrder
 from sparkext.state.stream_state import StoredSide
 from sparkext.streams.arguments import check_name, session_of
+from sparkext.streams.event_times import event_times, unmarked
 from sparkext.streams.frame import joined_frame, named
-from sparkext.streams.watermarks import event_times, unmarked
+from sparkext.streams.nearest_task import StreamAsOfJoinTask
 from sparkext.transforms.arguments import called_as, check_travel, refuse
 from sparkext.transforms.columns import resolve_column
 from sparkext.transforms.lineage import Lineage
@@ -89,7 +90,8 @@ def stream_asof_join(
     sides = sides_of(left.schema, right.schema, resolved, column)
     # Backward, a row is emitted as soon as the watermark passes it, so its time column keeps the watermark.
     resolved = unmarked(resolved, but=_as_of(resolved)[0] if direction == "backward" else None)
-    return joined_frame(left, right, resolved, sides, settings, name, f"ties by {ties}").select(*named(resolved))
+    joined = joined_frame(left, right, resolved, sides, settings, name, f"ties by {ties}", task=StreamAsOfJoinTask)
+    return joined.select(*named(resolved))
 
 
 def _ties(ties: Any, fields: Sequence[StructField], case_sensitive: bool, problems: list[str]) -> int | None:

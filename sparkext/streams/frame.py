@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparkext.plans.streams.fragments import LEFT, RIGHT
-from sparkext.spark.frames import map_in_arrow, quoted
-from sparkext.spark.session_settings import parallelism, tasks_per_executor
+from sparkext.spark.frames import map_in_arrow
+from sparkext.spark.session_settings import tasks_per_executor
 from sparkext.spark.slot_keys import slot_keys
-from sparkext.spark.stream_queries import tell_checkpoints
 from sparkext.spark.worker_python import run_in_workers
+from sparkext.streams.frames import place, slots_of, ticks
 from sparkext.streams.planned import event_time, planned_join
-from sparkext.worker.micro_batch import CHECKPOINT, RUN, SECRETS
+from sparkext.worker.checkpoints import report_checkpoints
+from sparkext.worker.progress import PROGRESS, with_progress, without_progress
 from sparkext.worker.stream_cells_task import COLUMNS, DDL, SlotNumbersTask, StreamCellsTask
-from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS
+from sparkext.worker.stream_join import PROGRESS_FIELDS
 from sparkext.worker.stream_join_task import StreamJoinTask
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql import Column, DataFrame
 
     from sparkext.config import Settings
     from sparkext.state.stream_state import StoredSide
@@ -34,6 +33,7 @@ def joined_frame(
     settings: Settings,
     name: str | None,
     *told: str,
+    task: type[StreamJoinTask] = StreamJoinTask,
 ) -> DataFrame:
     """Return the rows of a join of two streams, as columns `c0`, `c1`, … (see `place`).
 
@@ -47,7 +47,7 @@ def joined_frame(
     made_by = ", ".join([f"{resolved.spec.label} of {of}", *told])
     tasks = tasks_per_executor(session)
     join = planned_join(resolved, sides, slots, settings, tasks, made_by, name)
-    tell_checkpoints(session, CHECKPOINT, RUN, SECRETS)
+    report_checkpoints(session)
     keys = slot_keys(slots)
     cells = [map_in_arrow(frame, StreamCellsTask(join, side, keys), DDL) for side, frame in enumerate((left, right))]
     both = cells[LEFT].unionAll(cells[RIGHT])
@@ -57,30 +57,8 @@ def joined_frame(
     fields = [output.field for output in resolved.outputs]
     emitted = with_progress(fields, PROGRESS_FIELDS)
     places = [place(number) for number in range(len(fields))]
-    joined = run_in_workers(both.repartition(slots, COLUMNS[0]), StreamJoinTask(join), emitted).toDF(*places, PROGRESS)
+    joined = run_in_workers(both.repartition(slots, COLUMNS[0]), task(join), emitted).toDF(*places, PROGRESS)
     return without_progress(joined, PROGRESS_FIELDS, join.metrics)
-
-
-def slots_of(session: SparkSession) -> int:
-    """Return the number of partitions, each with a state: Spark's shuffle partitions, at most the parallelism."""
-    return max(1, min(int(session.conf.get("spark.sql.shuffle.partitions") or "1"), parallelism(session)))
-
-
-def with_progress(fields: Sequence[StructField], told: Sequence[str]) -> StructType:
-    """Return the columns that tasks emit: `fields`, and a struct of progress counters with these names."""
-    from pyspark.sql.types import LongType, StructField, StructType
-
-    progress = StructType([StructField(name, LongType()) for name in told])
-    return StructType([*fields, StructField(PROGRESS, progress)])
-
-
-def without_progress(frame: DataFrame, told: Sequence[str], metrics: str | None) -> DataFrame:
-    """Remove the progress rows. If `metrics` is given, Spark observes the sums of their counters under that name."""
-    from pyspark.sql import functions as F
-
-    if metrics is not None:
-        frame = frame.observe(metrics, *(F.sum(f"{PROGRESS}.{name}").alias(name) for name in told))
-    return frame.where(F.col(PROGRESS).isNull()).drop(PROGRESS)
 
 
 def named(resolved: ResolvedJoin) -> list[Column]:
@@ -88,15 +66,3 @@ def named(resolved: ResolvedJoin) -> list[Column]:
     from pyspark.sql import functions as F
 
     return [F.col(place(number)).alias(output.field.name) for number, output in enumerate(resolved.outputs)]
-
-
-def place(number: int) -> str:
-    """Return the name of a column in `joined_frame`. Names of the result are arbitrary, and may repeat."""
-    return f"c{number}"
-
-
-def ticks(frame: DataFrame, time: str) -> DataFrame:
-    """Return no rows. The stateful operator in the plan makes Spark run a batch when the watermark has advanced."""
-    from pyspark.sql import functions as F
-
-    return frame.select(F.col(quoted(time)).alias("time")).where(F.rand() < -1).dropDuplicates(["time"])

@@ -11,10 +11,10 @@ from sparkext.plans.pipeline.spec import MOST_COMPARED
 from sparkext.spark.session_settings import is_case_sensitive, settings_of
 from sparkext.streams.arguments import check_name, session_of
 from sparkext.streams.column_condition import is_column, read_columns
+from sparkext.streams.event_times import time_column, unmarked
 from sparkext.streams.frame import joined_frame, named
 from sparkext.streams.planned import with_all_columns
 from sparkext.streams.retention import stored_sides
-from sparkext.streams.watermarks import time_column, unmarked
 from sparkext.transforms.arguments import called_as, check_travel, refuse
 from sparkext.transforms.join_condition import JoinCondition, read_condition
 from sparkext.transforms.lineage import Lineage

@@ -15,18 +15,17 @@ from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick, quoted
 from sparkext.spark.session_settings import tasks_per_executor
 from sparkext.spark.slot_keys import slot_keys
-from sparkext.spark.stream_queries import tell_checkpoints
 from sparkext.spark.worker_python import run_in_workers
-from sparkext.streams.frame import place, slots_of, ticks, with_progress, without_progress
+from sparkext.streams.frames import place, slots_of, ticks
 from sparkext.streams.ordered_plan import Apply, Columns, TimedApply, planned_order
 from sparkext.streams.watermarks import MARK
+from sparkext.worker.checkpoints import report_checkpoints
 from sparkext.worker.count_lines_task import COUNTS_DDL, CountLinesTask
 from sparkext.worker.merge_task import MergeTask
-from sparkext.worker.micro_batch import CHECKPOINT, RUN, SECRETS
 from sparkext.worker.ordered_cells_task import DDL, OrderedCellsTask
 from sparkext.worker.ordered_rows import ORDERED_FIELDS, OrderedRows
 from sparkext.worker.ordered_slot_task import MERGED_DDL, SplitTask, WholeTask
-from sparkext.worker.stream_join import PROGRESS
+from sparkext.worker.progress import PROGRESS, with_progress, without_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,7 +64,7 @@ def ordered_frame(
     elif not frame.isStreaming:
         ordered = replace(ordered, table=_table(columns, ordered))
     if frame.isStreaming:
-        tell_checkpoints(session, CHECKPOINT, RUN, SECRETS)
+        report_checkpoints(session)
     keys = slot_keys(slots)
     cells = map_in_arrow(frame, OrderedCellsTask(ordered, keys), DDL)
     if frame.isStreaming:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.spark.arrow import arrow_schema
 from sparkext.state.stream_state import StoredSide
-from sparkext.streams.watermarks import event_times
+from sparkext.streams.event_times import event_times
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,7 +11,6 @@ from sparkext.reports.stream_report import StreamReport, stream_report
 from sparkext.spark.extension import has_extension, planned_runs
 from sparkext.spark.frames import is_dataframe
 from sparkext.spark.session_settings import is_connect
-from sparkext.spark.stream_queries import is_query
 from sparkext.transforms.lineage import remembered
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def report(frame: DataFrame | StreamingQuery) -> Report | StreamReport:
         `frame` was not returned by a transform and has no pipelined join in its plan, has not run yet, or fell back to
         Spark's own joins in its last run. For a streaming query: no finished batch has metrics of these operators.
     """
-    if is_query(frame):
+    if _is_query(frame):
         told = stream_report(cast("StreamingQuery", frame).recentProgress)
         if not told.batches:
             raise ReportUnavailableError("this query has no join of streams, or has not ended a batch yet")
@@ -102,3 +101,10 @@ def _told(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...], s
             " one that a limit, show or take cut short in a classic session, leaves no report either"
         )
     return summarise(labels, tasks, notes, slots)
+
+
+def _is_query(value: object) -> bool:
+    """Return whether `value` is a streaming query of a classic session."""
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    return isinstance(value, StreamingQuery)

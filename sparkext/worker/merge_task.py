@@ -16,7 +16,7 @@ from sparkext.memory.probes import Tasks
 from sparkext.worker.ordered_rows import OrderedTask
 from sparkext.worker.ordered_slot import InOrder
 from sparkext.worker.ordered_slot_task import TOLD, Emits
-from sparkext.worker.stream_join import PROGRESS
+from sparkext.worker.progress import PROGRESS
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from sparkext.state.places import Place, place_of
 
 CHECKPOINT = "spark.sparkext.checkpoint"
 RUN = "spark.sparkext.run"
-"""Local properties that the driver sets when a query starts, see `sparkext.spark.stream_queries`."""
+"""Local properties that the driver sets when a query starts, see `sparkext.worker.checkpoints`."""
 
 SECRETS = "spark.sparkext.checkpoint.secret"
 """A local property that is only set if the checkpoint is in a bucket: the settings for access by workers, as JSON.
@@ -18,6 +18,7 @@ SECRETS = "spark.sparkext.checkpoint.secret"
 It may contain credentials. Spark's event log redacts a property of this name (`spark.redaction.regex`).
 """
 
+_FOLDER = "sparkext"
 _BATCH = "streaming.sql.batchId"  # Spark's own property
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 RETAINED_BY_DEFAULT = 100
@@ -57,6 +58,10 @@ class MicroBatch:
         s3a: dict[str, str] = json.loads(context.getLocalProperty(SECRETS) or "{}")
         retained = int(context.getLocalProperty(RETAINED) or RETAINED_BY_DEFAULT)
         return cls(place_of(checkpoint, s3a), int(number), run, retained)
+
+    def state_folder(self, name: str) -> Place:
+        """Return the folder in the checkpoint that contains the state of the operator `name`."""
+        return self.checkpoint / _FOLDER / name
 
     def watermark(self) -> int:
         """Return the watermark for the rows of this batch, in µs since 1970, stored by the batch before.

@@ -26,7 +26,6 @@ from sparkext.rows.time_order import TimeOrder
 from sparkext.state.nearest_order import NearestOrder
 from sparkext.state.stream_state import StoredSide, StreamState
 from sparkext.worker.micro_batch import MicroBatch
-from sparkext.worker.stream_join import FOLDER
 from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 ROWS, STATES = range(2)
@@ -173,7 +172,7 @@ class OrderedRows:
         StateError
             The state is missing, damaged or belongs to another operator.
         """
-        folder = batch.checkpoint / FOLDER / self.name
+        folder = batch.state_folder(self.name)
         state = StreamState(folder, ("rows", "states"), batch.number, batch.run, self.cut, self.made_by)
         state.recut(self.cut)
         return state

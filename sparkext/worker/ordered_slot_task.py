@@ -25,8 +25,8 @@ from sparkext.rows.types import conformed
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.ordered_rows import ORDERED_FIELDS, OrderedRows, OrderedTask
 from sparkext.worker.ordered_slot import ArrivedCells, InOrder, OrderedSlot
+from sparkext.worker.progress import PROGRESS
 from sparkext.worker.run_lookup import RunLookup
-from sparkext.worker.stream_join import PROGRESS
 
 MERGED_DDL = "slot int, writer int, number int, cell binary"
 """The columns of blocks that go to merging partitions: a key that Spark's shuffle maps to the partition, the partition

@@ -15,13 +15,7 @@ from sparkext.state.stream_state import MatchedRows, StoredSide, StreamState
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
-FOLDER = "sparkext"
-"""The folder within a checkpoint that contains the state."""
-
 _SIDES = ("left", "right", "matched")
-
-PROGRESS = "__sparkext"
-"""The last column of emitted batches: null, except in the one row in which a task reports its progress."""
 
 PROGRESS_FIELDS = tuple(told.name for told in fields(JoinedBatch))
 """The fields of the progress column."""
@@ -99,7 +93,7 @@ class StreamJoin:
             The state is missing, damaged or belongs to another join.
         """
         first = first_cut(self.slots, keyed=self.keys is not None, whole_right=self.keeps_right_whole)
-        folder = batch.checkpoint / FOLDER / self.name
+        folder = batch.state_folder(self.name)
         return StreamState(folder, _SIDES, batch.number, batch.run, first, self.made_by)
 
 

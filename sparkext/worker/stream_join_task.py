@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -27,12 +28,20 @@ from sparkext.state.stream_state import StreamState, is_over
 from sparkext.worker.arrived_rows import ArrivedRows
 from sparkext.worker.decided_rows import DecidedRows
 from sparkext.worker.micro_batch import MicroBatch
-from sparkext.worker.nearest_rows import NearestRows
+from sparkext.worker.progress import PROGRESS
 from sparkext.worker.run_lookup import RunLookup
-from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS, StreamJoin, StreamTask
+from sparkext.worker.stream_join import PROGRESS_FIELDS, StreamTask
 
 _PROGRESS = pa.struct([(name, pa.int64()) for name in PROGRESS_FIELDS])
 _FOR_EVER = -(1 << 63)
+
+
+class ExpiredResults(Protocol):
+    """The results of left rows that are emitted when they expire."""
+
+    def ended(self, low: int, high: int) -> Iterator[pa.RecordBatch]:
+        """Yield the results of left rows that expire after `low` and up to `high`, both in µs."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class StreamJoinTask(StreamTask):
         lookup = RunLookup(state, self.join.settings, tasks)
         rows_out, told = 0, Counter[str]()
         for number in arrived.slots:
-            slot = _Slot(self.join, lookup, arrived, number, batch)
+            slot = _Slot(self, lookup, arrived, number, batch)
             for rows in slot.joined():
                 rows_out += rows.num_rows
                 yield self._emitted(rows, pa.nulls(rows.num_rows, _PROGRESS))
@@ -56,6 +65,10 @@ class StreamJoinTask(StreamTask):
         lookup.make_room()
         progress = pa.array([{**told, "matches": rows_out}], _PROGRESS)
         yield self._emitted(blank_row(self.join.output_schema), progress)
+
+    def expired_results(self, lookup: RunLookup, left: list[RunRows], right: list[RunRows]) -> ExpiredResults:
+        """Return the results of left rows that expire, from all runs of both sides of a unit. For as-of joins only."""
+        raise NotImplementedError
 
     def _emitted(self, rows: pa.RecordBatch, progress: pa.Array) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([*rows.columns, progress], names=[*rows.schema.names, PROGRESS])
@@ -65,8 +78,10 @@ class _Slot:
     """The units of a partition, processed one after the other."""
 
     def __init__(
-        self, join: StreamJoin, lookup: RunLookup, arrived: ArrivedRows, number: int, batch: MicroBatch
+        self, task: StreamJoinTask, lookup: RunLookup, arrived: ArrivedRows, number: int, batch: MicroBatch
     ) -> None:
+        join = task.join
+        self._task = task
         self._join, self._lookup, self._arrived, self._number = join, lookup, arrived, number
         self._state: StreamState = lookup.state
         self._batch = batch
@@ -107,8 +122,8 @@ class _Slot:
     def _nearest(self, fragments: tuple[int, int]) -> Iterator[pa.RecordBatch]:
         """Yield a unit's expired left rows, each with the nearest right row."""
         left, right = (self._all(side, fragment) for side, fragment in enumerate(fragments))
-        nearest = NearestRows(self._join, self._lookup, left, right)
-        yield from nearest.ended(self._oldest, self._batch.next_watermark())
+        expired = self._task.expired_results(self._lookup, left, right)
+        yield from expired.ended(self._oldest, self._batch.next_watermark())
 
     def _all(self, side: int, fragment: int) -> list[RunRows]:
         """Return all rows of a fragment as runs, including the rows of this batch."""

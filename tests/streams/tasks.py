@@ -20,6 +20,7 @@ import pytest
 from pyspark import TaskContext
 
 from sparkext.plans.streams import runs
+from sparkext.streams.nearest_task import StreamAsOfJoinTask
 from sparkext.worker.micro_batch import CHECKPOINT, RETAINED, RUN, SECRETS, MicroBatch
 from sparkext.worker.stream_cells_task import SlotNumbersTask, StreamCellsTask
 from sparkext.worker.stream_join import StreamJoin
@@ -159,10 +160,11 @@ class Query:
 
     def _joined(self, slot: int, cells: list[pa.RecordBatch]) -> Counter[tuple[Any, ...]]:
         with task(self.draw.randrange(9), self.properties()):  # Spark may coalesce partitions
+            joining = StreamAsOfJoinTask(self.join) if self.join.is_as_of else StreamJoinTask(self.join)
             if self.draw.random() < 0.2:  # an attempt that ends early
-                next(iter(StreamJoinTask(self.join)(cells)), None)
+                next(iter(joining(cells)), None)
             found: Counter[tuple[Any, ...]] = Counter()
-            for batch in StreamJoinTask(self.join)(cells):
+            for batch in joining(cells):
                 *columns, progress = batch.columns
                 if progress.null_count:
                     found.update(rows_of(pa.RecordBatch.from_arrays(columns, names=batch.schema.names[:-1])))

@@ -8,32 +8,24 @@ from weakref import WeakSet
 
 from sparkext.spark.session_settings import s3a_settings
 from sparkext.state.places import parts_of
+from sparkext.worker.micro_batch import CHECKPOINT, RUN, SECRETS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-def is_query(value: object) -> bool:
-    """Return whether `value` is a streaming query of a classic session."""
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    return isinstance(value, StreamingQuery)
+_listening: WeakSet[Any] = WeakSet()
 
 
-_told: WeakSet[Any] = WeakSet()
-
-
-def tell_checkpoints(session: SparkSession, checkpoint: str, run: str, secrets: str) -> None:
+def report_checkpoints(session: SparkSession) -> None:
     """Set local properties with the checkpoint location and the run id, for tasks of all queries started from now on.
 
-    `checkpoint`, `run` and `secrets` are the names of the properties. The property `secrets` has the S3A settings for
-    the checkpoint's bucket as JSON; it is unset if the checkpoint is not in an `s3a:` bucket. A query calls its
-    listeners in the thread that runs its batches, before the first batch, and tasks inherit the local properties of
-    that thread.
+    `SECRETS` has the S3A settings for the checkpoint's bucket as JSON; it is unset if the checkpoint is not in an
+    `s3a:` bucket. A query calls its listeners in the thread that runs its batches, before the first batch, and tasks
+    inherit the local properties of that thread.
     """
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
-    class Telling(StreamingQueryListener):
+    class Reporting(StreamingQueryListener):
         """Sets the properties of a query that starts."""
 
         def onQueryStarted(self, event: Any) -> None:
@@ -47,8 +39,8 @@ def tell_checkpoints(session: SparkSession, checkpoint: str, run: str, secrets: 
             if scheme == "s3a":
                 s3a = json.dumps(s3a_settings(session, bucket))
                 # Event logs redact a local property only if it is also a key of the configuration.
-                context._jsc.sc().conf().set(secrets, "")
-            for name, value in ((checkpoint, location), (run, str(event.runId)), (secrets, s3a)):
+                context._jsc.sc().conf().set(SECRETS, "")
+            for name, value in ((CHECKPOINT, location), (RUN, str(event.runId)), (SECRETS, s3a)):
                 context.setLocalProperty(name, value)
 
         def onQueryProgress(self, event: Any) -> None:
@@ -60,6 +52,6 @@ def tell_checkpoints(session: SparkSession, checkpoint: str, run: str, secrets: 
         def onQueryTerminated(self, event: Any) -> None:
             pass
 
-    if session not in _told:
-        session.streams.addListener(Telling())
-        _told.add(session)
+    if session not in _listening:
+        session.streams.addListener(Reporting())
+        _listening.add(session)
