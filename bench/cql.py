@@ -34,7 +34,7 @@ from bench.trading import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkext.cql.graph import Graph
+    from sparkext.streaming.cql.language.graph import Graph
 
 Columns = Mapping[str, Sequence[pa.Array]]
 
@@ -116,9 +116,9 @@ def cases() -> list[Case]:
 
 
 def _graph(text: str, missing_delay: str = "error") -> Graph:
-    from sparkext.cql.binder import bind
-    from sparkext.cql.graph import graph_of
-    from sparkext.cql.parser import parse
+    from sparkext.streaming.cql.language.binder import bind
+    from sparkext.streaming.cql.language.graph import graph_of
+    from sparkext.streaming.cql.language.parser import parse
 
     return graph_of(bind(parse(text)), missing_delay)
 
@@ -132,9 +132,9 @@ def _emitted(
     batch: int | None = None,
 ) -> list[Any]:
     """Return the output of an engine for all rows. `batch`: rows per turn of a query, 0: no turns, None: default."""
-    from sparkext.cql.code import code_of
-    from sparkext.cql.engine import FOR_EVER, ROWS_IN_TURN, Engine, Given
     from sparkext.kernels.runtime.jit import frozen
+    from sparkext.streaming.cql.code.engine import FOR_EVER, ROWS_IN_TURN, Engine, Given
+    from sparkext.streaming.cql.code.module_text import code_of
 
     needed = graph.needed(outputs)
     code = code_of(needed, outputs, together=batch == 0)

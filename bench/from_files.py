@@ -14,14 +14,14 @@ from sparkext.build_sides.file import contiguous
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.memory.probes import MemoryProbe
 from sparkext.parquet.metrics import ScanMetrics
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec, plan_splits
 from sparkext.plans.pipeline.spec import PipelineSpec
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.pipeline import Resources
-from sparkext.worker.sources.scanned_splits import ScannedSplits
 
 _SPLIT_BYTES = 4 << 20
 

@@ -16,11 +16,11 @@ from bench.workloads import Workload
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.memory.probes import MemoryProbe
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.pipeline import Resources
-from sparkext.worker.sources.row_batches import RowBatches
 
 _KEY_TYPES = {pa.int64(): "int64", pa.int32(): "int32", pa.string(): "string"}
 

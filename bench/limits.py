@@ -42,14 +42,14 @@ from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.sources.row_batches import RowBatches
+from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec, Split
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.pipeline import Resources
-from sparkext.worker.sources.row_batches import RowBatches
-from sparkext.worker.sources.scanned_splits import ScannedSplits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

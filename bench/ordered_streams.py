@@ -221,10 +221,10 @@ def speedup(members: Members, plan: Assignment, slots: int, costs: Costs) -> flo
 
 def _costs(bench: Bench) -> Costs:
     """Measure the costs on rows of this benchmark, on one core."""
-    from sparkext.exchange.cells import cell_of, rows_of
     from sparkext.kernels.runtime.jit import frozen
     from sparkext.rows.time_order import TimeOrder
-    from sparkext.worker.ordered_slot import InOrder
+    from sparkext.shuffle.blocks import cell_of, rows_of
+    from sparkext.streaming.ordered.partition import InOrder
 
     total = bench.sized(1_000_000)
     table = rows_at(0, total, 0.17)

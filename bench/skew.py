@@ -29,12 +29,12 @@ import pyarrow as pa
 from bench.generated import in_files
 from bench.harness import Bench, Case
 from bench.text_table import text_table
-from sparkext.plans.shuffle.foreman import Counts, Foreman, UnitCosts, skew
+from sparkext.plans.shuffle.balancer import Counts, Foreman, UnitCosts, skew
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.plans.shuffle.waves import SLOT_SECONDS, planned_table
 
 if TYPE_CHECKING:
-    from sparkext.reports.slot_loads import SlotLoads
+    from sparkext.reports.partition_loads import SlotLoads
 
 NOTES = """\
 skew.simulated: a simulation of 96 nodes and two stages, with 3 M probe rows and 10,000 buckets (lines) per node. An
@@ -220,8 +220,8 @@ def _repeat(folder: Path) -> None:
 
 def _sides(skewed: Skewed, keys: int, rows: int, folder: Path) -> Mapping[str, Path]:
     """Write rows of 32 bytes. Keys of the first `nodes` partitions have more probe rows, and more matches for each."""
-    from sparkext.exchange.partitioning import Partitioning
     from sparkext.kernels.keys.hashing import FULL_MASK
+    from sparkext.shuffle.partitioning import Partitioning
 
     every = np.arange(keys)
     routing = RoutingTable(_LINES, _SLOTS)
@@ -244,11 +244,11 @@ def unit_costs(rows: int) -> UnitCosts:
     """Measure the cost of a row of 32 bytes in a worker, on one thread, in seconds: the least of six runs."""
     from sparkext.build_sides.index_recipe import IndexRecipe
     from sparkext.build_sides.index_store import index_in_memory
-    from sparkext.exchange.cells import rows_of
-    from sparkext.exchange.leaving_rows import leaving_cells
-    from sparkext.exchange.partitioning import Partitioning, line_count
     from sparkext.kernels.keys.hashing import FULL_MASK
     from sparkext.kernels.keys.normalised import normalise_keys
+    from sparkext.shuffle.blocks import rows_of
+    from sparkext.shuffle.outgoing_rows import leaving_cells
+    from sparkext.shuffle.partitioning import Partitioning, line_count
 
     rng = np.random.default_rng(1)
     columns = [rng.permutation(rows), *(rng.integers(0, 1 << 40, rows) for _ in range(3))]

@@ -44,13 +44,13 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     from sparkext.build_sides.index_recipe import index_recipe
     from sparkext.build_sides.index_store import open_build_side
     from sparkext.config import read_settings
+    from sparkext.engine.join_pipeline import join_pipeline
+    from sparkext.engine.pipeline import Resources
+    from sparkext.engine.sources.row_batches import RowBatches
     from sparkext.memory import freed
     from sparkext.memory.probes import process_probe
     from sparkext.memory.register import task_entered
     from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-    from sparkext.worker.join_pipeline import join_pipeline
-    from sparkext.worker.pipeline import Resources
-    from sparkext.worker.sources.row_batches import RowBatches
 
     keys, fan_out = configuration["build_rows"], configuration["fan_out"]
     # The first join multiplies the rows; the next joins find one match for each row.

@@ -15,13 +15,13 @@ from sparkext._version import __version__
 from sparkext.errors import SparkExtError
 
 if TYPE_CHECKING:
+    from sparkext.api.declined import declined
+    from sparkext.api.join import pipelined_join
+    from sparkext.api.reporting import report
+    from sparkext.api.scan import scan_parquet
+    from sparkext.api.theta import theta_join
+    from sparkext.asof.as_of_join import asof_join
     from sparkext.spark.session import configure
-    from sparkext.transforms.asof import asof_join
-    from sparkext.transforms.declined import declined
-    from sparkext.transforms.join import pipelined_join
-    from sparkext.transforms.reporting import report
-    from sparkext.transforms.scan import scan_parquet
-    from sparkext.transforms.theta import theta_join
 
 _here = Path(__file__).parent
 if not (_here / "kernels").is_dir():
@@ -42,13 +42,13 @@ __all__ = [
 ]
 
 _LAZY = {
-    "asof_join": "sparkext.transforms.asof",
+    "asof_join": "sparkext.asof.as_of_join",
     "configure": "sparkext.spark.session",
-    "declined": "sparkext.transforms.declined",
-    "pipelined_join": "sparkext.transforms.join",
-    "report": "sparkext.transforms.reporting",
-    "scan_parquet": "sparkext.transforms.scan",
-    "theta_join": "sparkext.transforms.theta",
+    "declined": "sparkext.api.declined",
+    "pipelined_join": "sparkext.api.join",
+    "report": "sparkext.api.reporting",
+    "scan_parquet": "sparkext.api.scan",
+    "theta_join": "sparkext.api.theta",
 }
 
 

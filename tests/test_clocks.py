@@ -7,8 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DATES = {
-    "sparkext/cql/modules.py": 1,  # compared with a file's modification time
-    "sparkext/worker/pipeline.py": 2,  # shown in reports
+    "sparkext/streaming/cql/code/modules.py": 1,  # compared with a file's modification time
+    "sparkext/engine/pipeline.py": 2,  # shown in reports
 }
 """How often each module reads the wall clock: only for dates."""
 

@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 UNPICKLERS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 READING = {"load", "loads", "Unpickler", "open"}
 ALLOWED = {
-    "sparkext/worker/theta_condition.py": "the predicate of theta_join: code that the driver sends, as for any UDF",
-    "sparkext/state/user_states.py": "states that a user has asked to be pickled (pickle_state=True)",
+    "sparkext/predicates/theta_condition.py": "the predicate of theta_join: code that the driver sends, as for any UDF",
+    "sparkext/streaming/state/user_states.py": "states that a user has asked to be pickled (pickle_state=True)",
 }
 
 

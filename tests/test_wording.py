@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.cql.queries import spelled_delay
+from sparkext.streaming.cql.language.queries import spelled_delay
 from sparkext.wording import counted, ratio
 
 

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sparkext.cql.unsupported import MESSAGES as UNSUPPORTED_SQL
+from sparkext.streaming.cql.language.unsupported import MESSAGES as UNSUPPORTED_SQL
 
 PACKAGE = Path(__file__).parents[2] / "sparkext"
 OPEN = "…"

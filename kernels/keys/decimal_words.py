@@ -4,7 +4,7 @@
                     12345    0   -99   -1        ──▶   12345  -99
 
 A value fits a word if its upper half only repeats the sign of the lower half. If the extremes of words are known,
-arithmetic need not test each result for overflow (see `rows.decimal_vectors`).
+arithmetic need not test each result for overflow (see `expressions.decimal_vectors`).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ DATE_FUNCTIONS = (*DATE_STARTS, "last_day", "add_months", "to_date", "to_timesta
 TRIMS = ("trim", "trim_left", "trim_right")
 """They remove spaces only."""
 CASES = ("upper", "lower")
-"""A literal argument has the table of letters: see `rows.letter_cases`."""
+"""A literal argument has the table of letters: see `expressions.letter_cases`."""
 NUMERIC = (*ARITHMETIC, "negate", "abs", "sqrt", "cast")
 LOGIC = (*COMPARISONS, "and", "or", "not", "is_null", "in")
 CHOICES = ("if", "coalesce", "least", "greatest")

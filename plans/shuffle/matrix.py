@@ -20,7 +20,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkext.plans.shuffle.line_costs import BY_UNIT_COSTS, LineCounts
+from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, LineCounts
 from sparkext.plans.shuffle.waves import SLOT_BUILD_BYTES, Share, WavePlan
 
 _MOST_AT_RANDOM = 4

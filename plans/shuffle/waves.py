@@ -16,8 +16,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkext.plans.shuffle.foreman import Foreman
-from sparkext.plans.shuffle.line_costs import BY_UNIT_COSTS, LineCounts, Scale
+from sparkext.plans.shuffle.balancer import Foreman
+from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, LineCounts, Scale
 from sparkext.plans.shuffle.routing import RoutingTable
 
 SLOT_SECONDS = 0.5

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkext.plans.shuffle.foreman import Foreman
+from sparkext.plans.shuffle.balancer import Foreman
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.plans.streams.psort import makespan
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext.build_sides.kept_rows import KeptRows
+from sparkext.build_sides.cached_rows import KeptRows
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.pipeline.scan import Split
 from sparkext.rows.collected import CollectedRows

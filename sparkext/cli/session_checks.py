@@ -289,7 +289,7 @@ def check_memory(facts: Mapping[str, Any]) -> Finding:
 
 def check_join(spark: SparkSession) -> Finding:
     """Check that a join of a few rows returns the right number of rows, and whether the extension plans it."""
-    from sparkext.transforms.join import pipelined_join
+    from sparkext.api.join import pipelined_join
 
     started = time.perf_counter()
     left, right = spark.range(1000), spark.range(500).selectExpr("id", "id AS twice")

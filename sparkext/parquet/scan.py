@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.errors import SchemaMismatchError
+from sparkext.expressions.arrow_evaluator import holds, literal_array
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.runtime.threads import ahead, each, pool
 from sparkext.memory.probes import process_probe
@@ -35,7 +36,6 @@ from sparkext.parquet.rules import Calendars, misread, rebased
 from sparkext.parquet.statistics import UNKNOWN, ProbeBounds
 from sparkext.plans.pipeline.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold, may_meet
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
-from sparkext.rows.arrow_evaluator import holds, literal_array
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.morsels import MAX_MORSEL_BYTES

@@ -9,7 +9,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from sparkext.reports import slot_chart
+from sparkext.reports import partition_chart as slot_chart
 from sparkext.reports.text import builds_told, files_told, orders_told
 from sparkext.reports.timeline import color_of, drawn
 from sparkext.wording import LIMITS, counted, ratio, size

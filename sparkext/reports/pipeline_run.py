@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparkext.parquet.metrics import ScanMetrics, merged_scans
 from sparkext.reports.metrics import TaskMetrics
-from sparkext.reports.slot_loads import SlotLoads
+from sparkext.reports.partition_loads import SlotLoads
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from sparkext.plans.adaptive.operator_summary import OperatorSummary
 from sparkext.reports import html, text
 from sparkext.reports.metrics import TaskMetrics, merged_operators
+from sparkext.reports.partition_loads import SlotLoads
 from sparkext.reports.pipeline_run import JoinReport, PipelineRun
-from sparkext.reports.slot_loads import SlotLoads
 
 
 @dataclass(frozen=True, repr=False)

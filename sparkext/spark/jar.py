@@ -27,7 +27,7 @@ from sparkext.memory.address_space import LEAST_BYTES
 from sparkext.plans.expressions.evaluators import EVALUATORS
 from sparkext.plans.pipeline.spec import MOST_COMPARED, SPEC_VERSION
 from sparkext.plans.pipeline.top import MOST_TOP_ROWS
-from sparkext.plans.shuffle.line_costs import (
+from sparkext.plans.shuffle.bucket_costs import (
     COSTS,
     SECONDS_PER_BUILD_ROW,
     SECONDS_PER_BYTE,

@@ -1,1 +1,1 @@
-"""The code that runs in Spark's Python workers."""
+"""Entry points in Spark's Python workers, which the extension in the JVM names."""

@@ -14,17 +14,17 @@ from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import index_in_memory
 from sparkext.config import Settings, read_settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.sources.row_batches import RowBatches
+from sparkext.expressions import arrow_evaluator
 from sparkext.kernels.columns.gather import Column
 from sparkext.plans.expressions.expression import Expression, column
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
 from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.rows import arrow_evaluator
 from sparkext.rows.row_set import RowSet
 from sparkext.storage.container import checked
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.pipeline import Resources
-from sparkext.worker.sources.row_batches import RowBatches
 
 _KEYS = (
     (pa.array([1, 2, 3], pa.int64()), "int64"),  # dense

@@ -15,27 +15,27 @@ from sparkext.build_sides.published_files import StreamedBroadcast
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
-from sparkext.exchange.partitioning import Partitioning
-from sparkext.exchange.slot import SlotSchemas
-from sparkext.exchange.streamed import Streamed
+from sparkext.engine.build_side_task import BuildSideTask
+from sparkext.engine.derived_rows import PipelinedRows
+from sparkext.engine.pipeline_task import PipelineTask
+from sparkext.engine.sinks.outgoing_rows import Leaving
+from sparkext.engine.sinks.routed_blocks import Routed
+from sparkext.engine.worker_task import check_version
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.rules import Calendars
 from sparkext.parquet.scan import ParquetScan
+from sparkext.partitioned.balance_task import ForemanTask
+from sparkext.partitioned.streamed_partition_task import StreamedSlotTask
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.projection import parse_projection
 from sparkext.plans.pipeline.scan import ScanSpec, Split
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.reports.reporters import FileReporter
 from sparkext.rows.types import arrow_key_type
+from sparkext.shuffle.partitioning import Partitioning
+from sparkext.shuffle.received_partition import SlotSchemas
+from sparkext.shuffle.streamed import Streamed
 from sparkext.spark.arrow import arrow_schema
-from sparkext.worker.build_side_task import BuildSideTask
-from sparkext.worker.foreman_task import ForemanTask
-from sparkext.worker.pipeline_task import PipelineTask
-from sparkext.worker.pipelined_rows import PipelinedRows
-from sparkext.worker.sinks.leaving_rows import Leaving
-from sparkext.worker.sinks.routed_cells import Routed
-from sparkext.worker.streamed_slot_task import StreamedSlotTask
-from sparkext.worker.worker_task import check_version
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

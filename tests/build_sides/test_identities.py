@@ -21,12 +21,14 @@ from pyspark import SparkFiles
 from pyspark.core.broadcast import _broadcastRegistry
 
 import sparkext
+from sparkext.build_sides.cached_rows import KeptRows
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
-from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.build_sides.published_files import ArtifactFile, BroadcastBytes, BroadcastFile, StreamedBroadcast
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import Settings, read_settings
+from sparkext.engine.derived_rows import Dropping, Given, PipelinedRows
+from sparkext.engine.reduced_sources import ReducedRows
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.metrics import ScanMetrics
@@ -41,14 +43,12 @@ from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.pipeline.spec import AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.plans.pipeline.top import OrderedBy, Top
 from sparkext.plans.streams.runs import Run
-from sparkext.state.nearest_order import NearestOrder
-from sparkext.state.places import BucketPlace, LocalPlace
-from sparkext.state.run_rows import RunRows
-from sparkext.state.segments import write_segment
-from sparkext.state.stream_state import MatchedRows, Source, StoredSide
 from sparkext.storage.fingerprint import covered_fields, fingerprint_of
-from sparkext.worker.pipelined_rows import Dropping, Given, PipelinedRows
-from sparkext.worker.reduced_sources import ReducedRows
+from sparkext.streaming.state.nearest_order import NearestOrder
+from sparkext.streaming.state.places import BucketPlace, LocalPlace
+from sparkext.streaming.state.run_rows import RunRows
+from sparkext.streaming.state.segments import write_segment
+from sparkext.streaming.state.stream_state import MatchedRows, Source, StoredSide
 
 INT, BOOL = KeyType("int64"), KeyType("bool")
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK, may_cluster=True, gathered=(0, 1))
@@ -320,14 +320,27 @@ class Content:
         return cls([column.to_pylist() for column in columns], arrays, kept, side.index.attributes)
 
 
-ROOMS = ("build_sides", "exchange", "parquet", "rows", "state", "storage", "streams", "transforms", "worker")
+PACKAGES = (
+    "asof",
+    "build_sides",
+    "engine",
+    "joins",
+    "parquet",
+    "partitioned",
+    "predicates",
+    "rows",
+    "scans",
+    "shuffle",
+    "storage",
+    "streaming",
+)
 
 
 def identities() -> set[type]:
     """Return all dataclasses of the package that identify cached data."""
     found: set[type] = set()
     root = Path(sparkext.__file__).parent
-    for path in (path for room in ROOMS for path in (root / room).rglob("*.py")):
+    for path in (path for package in PACKAGES for path in (root / package).rglob("*.py")):
         module = importlib.import_module(".".join(("sparkext", *path.relative_to(root).with_suffix("").parts)))
         members = [one for one in vars(module).values() if isinstance(one, type)]
         found.update(one for one in members if is_dataclass(one) and hasattr(one, "digest"))

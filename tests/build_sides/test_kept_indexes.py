@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparkext.build_sides import rows_on_disk
+from sparkext.build_sides.cached_rows import make_room
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide
-from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.kernels.indexes.bounds import Bound
 from sparkext.kernels.indexes.matches import Matches

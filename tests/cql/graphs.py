@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext.cql.binder import bind
-from sparkext.cql.code import code_of
-from sparkext.cql.engine import ROWS_IN_TURN, Engine, Given
-from sparkext.cql.graph import Graph, graph_of
-from sparkext.cql.parser import parse
 from sparkext.kernels.runtime.jit import frozen
 from sparkext.rows.types import arrow_key_type
+from sparkext.streaming.cql.code.engine import ROWS_IN_TURN, Engine, Given
+from sparkext.streaming.cql.code.module_text import code_of
+from sparkext.streaming.cql.language.binder import bind
+from sparkext.streaming.cql.language.graph import Graph, graph_of
+from sparkext.streaming.cql.language.parser import parse
 
 Rows = Sequence[tuple[int, tuple[Any, ...]]]
 COLUMNS = {"k": "int", "v": "double", "s": "string"}

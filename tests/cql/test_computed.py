@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.cql.problems import CqlProblems
-from sparkext.cql.types import BOOL, INT, STRING
+from sparkext.streaming.cql.language.problems import CqlProblems
+from sparkext.streaming.cql.language.types import BOOL, INT, STRING
 from tests.cql.graphs import graph
 
 STREAMS = """

@@ -11,9 +11,9 @@ import random
 import pytest
 
 from bench.trading import TRADING
-from sparkext.cql.engine import StateFullError, StepsExceededError
-from sparkext.cql.problems import CqlProblems
 from sparkext.kernels.runtime.jit import JIT_ENABLED
+from sparkext.streaming.cql.code.engine import StateFullError, StepsExceededError
+from sparkext.streaming.cql.language.problems import CqlProblems
 from tests.cql.graphs import Program, graph, random_rows, run_engine, together
 from tests.oracle.cql import exact, run_graph
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bench.trading import TRADING
-from sparkext.cql.binder import bind
-from sparkext.cql.drawing import drawing
-from sparkext.cql.parser import parse
-from sparkext.cql.partitioning import Partitioning, Unpartitioned, partitioned_by
-from sparkext.cql.problems import CqlProblems
-from sparkext.cql.types import spell_type
+from sparkext.streaming.cql.language.binder import bind
+from sparkext.streaming.cql.language.drawing import drawing
+from sparkext.streaming.cql.language.parser import parse
+from sparkext.streaming.cql.language.partitioning import Partitioning, Unpartitioned, partitioned_by
+from sparkext.streaming.cql.language.problems import CqlProblems
+from sparkext.streaming.cql.language.types import spell_type
 from tests.cql.graphs import STREAMS, graph
 
 S = "REGISTER STREAM s (a int, b string, c double, d date, t timestamp NOT NULL);"

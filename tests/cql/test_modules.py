@@ -13,15 +13,15 @@ from tempfile import TemporaryDirectory
 import numba
 import pytest
 
-from sparkext.cql import modules
 from sparkext.storage.last_used import LastUsed
+from sparkext.streaming.cql.code import modules
 
 SOURCE = "from sparkext.kernels.runtime.jit import kernel\n@kernel\ndef plus(a):\n    return a + {}\n"
 SAME_ID = """
 import os, sys, time
 from pathlib import Path
 os.getpid = lambda: 4242  # as in two containers
-from sparkext.cql.modules import module_of
+from sparkext.streaming.cql.code.modules import module_of
 beside, other = map(Path, sys.argv[1:])
 end = time.monotonic() + 60
 for number in range(100):
@@ -85,7 +85,10 @@ def test_a_folder_that_others_can_replace_is_not_used(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_user_without_a_home_has_modules() -> None:
-    script = "import os; from sparkext.cql import modules; os.setuid(54321); print(modules.module_of('x = 5').x)"
+    script = (
+        "import os; from sparkext.streaming.cql.code import modules;"
+        " os.setuid(54321); print(modules.module_of('x = 5').x)"
+    )
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
     with TemporaryDirectory() as local:
         os.chown(local, 54321, 54321)

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from sparkext.cql.code import code_of
-from sparkext.cql.engine import StateFullError
-from sparkext.cql.sections import sections_of
 from sparkext.kernels.runtime.jit import JIT_ENABLED
+from sparkext.streaming.cql.code.engine import StateFullError
+from sparkext.streaming.cql.code.module_text import code_of
+from sparkext.streaming.cql.language.sections import sections_of
 from tests.cql.graphs import graph, run_engine
 from tests.oracle.cql import run_graph
 
@@ -81,12 +81,12 @@ def test_sections_that_are_behind_go_on_first(monkeypatch: pytest.MonkeyPatch) -
         REGISTER QUERY counted ISTREAM(SELECT count(*) AS n, sum(k) AS k FROM ticks [Now]);
         REGISTER QUERY last ISTREAM(SELECT n, k FROM counted [Now]);
     """
-    monkeypatch.setattr("sparkext.cql.loops.ROWS_AT_ONCE", 50)
+    monkeypatch.setattr("sparkext.streaming.cql.code.loops.ROWS_AT_ONCE", 50)
     queries, inputs = graph(text), {"s": [(time, (time,)) for time in range(1, 6)]}
     words = 1 << 13
     found = run_engine(queries, ["last"], inputs, 4000, words=words)
     assert found == run_engine(queries, ["last"], inputs, 4000, words=words, together=True)
     assert len(found["last"]) > 4
-    monkeypatch.setattr("sparkext.cql.loops.ROWS_AT_ONCE", 1 << 16)
+    monkeypatch.setattr("sparkext.streaming.cql.code.loops.ROWS_AT_ONCE", 1 << 16)
     with pytest.raises(StateFullError):
         run_engine(queries, ["last"], inputs, 4000, words=words)

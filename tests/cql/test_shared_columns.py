@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkext.cql.shared_columns import SharedColumns
+from sparkext.streaming.cql.code.shared_columns import SharedColumns
 
 
 def test_columns_of_a_type_share_a_place_those_of_one_stream_do_not() -> None:

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.cql.code import code_of
-from sparkext.cql.engine import Engine
-from sparkext.cql.stored_state import read_state, write_state
 from sparkext.errors import StateError
+from sparkext.streaming.cql.code.engine import Engine
+from sparkext.streaming.cql.code.module_text import code_of
+from sparkext.streaming.cql.code.stored_state import read_state, write_state
 from tests.cql.graphs import graph
 
 ARENA, TEXTS = np.array([3, 7, -1], np.int64), pa.array(["", "ä", None, "x"], pa.large_string())

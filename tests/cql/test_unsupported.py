@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.cql.problems import CqlProblems
-from sparkext.cql.unsupported import MESSAGES
+from sparkext.streaming.cql.language.problems import CqlProblems
+from sparkext.streaming.cql.language.unsupported import MESSAGES
 from tests.cql.graphs import graph
 
 REGISTERED = (

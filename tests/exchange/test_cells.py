@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.exchange import cells as cells_module
-from sparkext.exchange import leaving_rows
-from sparkext.exchange import slot as slot_module
-from sparkext.exchange.cells import cell_of, rows_of
-from sparkext.exchange.held_cells import HeldCells
-from sparkext.exchange.leaving_rows import leaving_cells
-from sparkext.exchange.partitioning import Partitioning, line_count
-from sparkext.exchange.slot import CellRows, Slot, SlotSchemas
 from sparkext.plans.pipeline.spec import MARKS
 from sparkext.plans.shuffle.routing import RoutingTable
+from sparkext.shuffle import blocks as cells_module
+from sparkext.shuffle import outgoing_rows as leaving_rows
+from sparkext.shuffle import received_partition as slot_module
+from sparkext.shuffle.block_buffer import HeldCells
+from sparkext.shuffle.blocks import cell_of, rows_of
+from sparkext.shuffle.outgoing_rows import leaving_cells
+from sparkext.shuffle.partitioning import Partitioning, line_count
+from sparkext.shuffle.received_partition import CellRows, Slot, SlotSchemas
 
 RNG = np.random.default_rng(3)
 ROWS = 3000

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from sparkext.errors import CellError
-from sparkext.exchange import packed_rows
-from sparkext.exchange.map_output import MapOutput, Segment, rows_of_segments
 from sparkext.kernels.runtime.jit import frozen
 from sparkext.kernels.shuffle.partition import SlotOrder
+from sparkext.shuffle import packed_rows
+from sparkext.shuffle.map_output import MapOutput, Segment, rows_of_segments
 from tests.exchange.test_cells import ROWS, TABLE
 
 LINES = 8

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkext.errors import SchemaMismatchError
-from sparkext.exchange.packed_rows import PackedRows, RowUnpacker
 from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.runtime.jit import frozen
+from sparkext.shuffle.packed_rows import PackedRows, RowUnpacker
 
 _BITS = (8, 16, 32, 64)
 _TYPES = {

@@ -7,8 +7,8 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from sparkext.exchange.partitioning import Partitioning
 from sparkext.plans.shuffle.routing import RoutingTable
+from sparkext.shuffle.partitioning import Partitioning
 
 ROWS = pa.record_batch(
     {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sparkext.exchange.router import Router
-from sparkext.exchange.streamed import HOME, Streamed
-from sparkext.plans.shuffle.board import INTERVAL_SECONDS, Board, Interval, Told
+from sparkext.plans.shuffle.load_table import INTERVAL_SECONDS, Board, Interval, Told
+from sparkext.shuffle.router import Router
+from sparkext.shuffle.streamed import HOME, Streamed
 
 STREAMED = Streamed(4, 2, "run")
 

@@ -18,7 +18,7 @@ from sparkext.kernels.indexes import dense_index, hash_index, matches
 kernels = [dense_index._lookup_unique, hash_index._lookup_words, hash_index._lookup_bytes, gather._gather_bytes]
 print(json.dumps({
     "modules": sorted(
-        {"numba", "pyarrow", "sparkext.worker.pipeline", "sparkext.worker.work_order"}.intersection(sys.modules)
+        {"numba", "pyarrow", "sparkext.engine.pipeline", "sparkext.worker.work_order"}.intersection(sys.modules)
     ),
     "compiled": [len(kernel.signatures) for kernel in kernels],
     "threads": threading.active_count(),
@@ -29,7 +29,7 @@ print(json.dumps({
 def test_kernels_are_loaded_before_the_fork() -> None:
     ran = subprocess.run([sys.executable, "-c", _LOADED], capture_output=True, text=True, timeout=300, check=True)
     told = json.loads(ran.stdout)
-    assert told["modules"] == ["numba", "pyarrow", "sparkext.worker.pipeline", "sparkext.worker.work_order"]
+    assert told["modules"] == ["numba", "pyarrow", "sparkext.engine.pipeline", "sparkext.worker.work_order"]
     assert all(told["compiled"])
     assert told["threads"] == 1
     assert not ran.stderr

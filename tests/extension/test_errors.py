@@ -18,11 +18,11 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
 
+from sparkext.expressions.expression_code import Place, code_of
 from sparkext.kernels.indexes.nested_loop import FAILED, HIT
 from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.expression import ColumnPlace, Expression, parse_expression
-from sparkext.rows.expression_code import Place, code_of
-from sparkext.worker.theta_condition import _arrays, _values
+from sparkext.predicates.theta_condition import _arrays, _values
 from tests.extension.extension_checks import assert_declined, configured, mode, pipelines_of, plan_of, rows_of
 from tests.extension.test_joins import frame
 

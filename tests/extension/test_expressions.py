@@ -16,11 +16,11 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column as SparkColumn
 
+from sparkext.expressions.arrow_evaluator import ExpressionError, failing_values, values
 from sparkext.kernels.columns.gather import Column
 from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.expression import Expression, parse_expression
 from sparkext.plans.expressions.key_types import parse_key_type
-from sparkext.rows.arrow_evaluator import ExpressionError, failing_values, values
 from sparkext.rows.row_set import RowSet
 from tests.extension.extension_checks import configured
 from tests.extension.test_errors import EXTREMES, OPERATIONS

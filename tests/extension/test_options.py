@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import declined
+from sparkext.api.join import pipelined_join
 from sparkext.cli.finding import Status
 from sparkext.cli.session_checks import check_options
-from sparkext.transforms.join import pipelined_join
 from tests.extension.extension_checks import (
     assert_declined,
     assert_like_spark,

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import declined, report
-from sparkext.plans.shuffle.foreman import skew
-from sparkext.reports.slot_loads import SlotLoads
+from sparkext.plans.shuffle.balancer import skew
+from sparkext.reports.partition_loads import SlotLoads
 from tests.extension.extension_checks import (
     assert_declined,
     assert_like_spark,

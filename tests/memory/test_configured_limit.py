@@ -14,12 +14,12 @@ from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, open_build_side
 from sparkext.config import read_settings
+from sparkext.engine.pipeline_task import PipelineTask
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory.probes import MemoryProbe, process_probe
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.storage.container import atomic_file
-from sparkext.worker.pipeline_task import PipelineTask
 
 ROWS = 1_000_000
 OWN = 100 << 20

@@ -13,9 +13,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from sparkext.cql.graph import Graph
-from sparkext.cql.queries import Aggregate, BoundQuery, BoundWindow, Plan, SelectPlan, SetPlan
 from sparkext.plans.expressions.expression import Expression
+from sparkext.streaming.cql.language.graph import Graph
+from sparkext.streaming.cql.language.queries import Aggregate, BoundQuery, BoundWindow, Plan, SelectPlan, SetPlan
 from tests.oracle.expressions import Failure, evaluate
 
 Instant = tuple[int, int]

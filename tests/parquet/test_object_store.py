@@ -19,6 +19,9 @@ from pyarrow import fs
 from werkzeug.serving import make_server
 
 from sparkext.config import read_settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.errors import FileReadError
 from sparkext.parquet import decoded_sizes, fetched_ranges, file_stores, opened_file
 from sparkext.parquet import scan as parquet_scan
@@ -29,9 +32,6 @@ from sparkext.plans.expressions.expression import Expression, column, condition,
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, PipelineSpec
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.pipeline import Resources
-from sparkext.worker.sources.scanned_splits import ScannedSplits
 
 NAME = "shelf"
 TABLE = pa.table(

@@ -24,6 +24,9 @@ from hypothesis import strategies as st
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import index_in_memory
 from sparkext.config import read_settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.errors import FileReadError, SchemaMismatchError
 from sparkext.kernels.columns import gather
 from sparkext.kernels.keys.hashing import FULL_MASK
@@ -38,9 +41,6 @@ from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows import contiguous
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.pipeline import Resources
-from sparkext.worker.sources.scanned_splits import ScannedSplits
 
 WHOLE = 1 << 62
 UTC = pa.timestamp("us", tz="UTC")

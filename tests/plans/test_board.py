@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.exchange import router as routers
-from sparkext.exchange.router import Router
-from sparkext.exchange.streamed import HOME, Streamed
-from sparkext.plans.shuffle.board import INTERVAL_SECONDS, Board, Interval, Told, drawn, judged, loads_of
-from sparkext.plans.shuffle.foreman import skew
+from sparkext.plans.shuffle.balancer import skew
+from sparkext.plans.shuffle.load_table import INTERVAL_SECONDS, Board, Interval, Told, drawn, judged, loads_of
 from sparkext.plans.shuffle.routing import RoutingTable, Slots
+from sparkext.shuffle import router as routers
+from sparkext.shuffle.router import Router
+from sparkext.shuffle.streamed import HOME, Streamed
 
 LINES, SLOTS = 8, 2
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sparkext.plans.shuffle.foreman import Counts, Foreman, UnitCosts, skew
+from sparkext.plans.shuffle.balancer import Counts, Foreman, UnitCosts, skew
 from sparkext.plans.shuffle.routing import RoutingTable
 
 ALPHA = 0.3

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans.shuffle.line_costs import BY_UNIT_COSTS, LineCounts, Ran, Scale
+from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, LineCounts, Ran, Scale
 from tests.kernels.support import examples
 
 counts = st.builds(LineCounts, *[st.one_of(st.integers(0, 100), st.integers(0, 10**9))] * 6)

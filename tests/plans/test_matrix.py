@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans.shuffle.line_costs import LineCounts
+from sparkext.plans.shuffle.bucket_costs import LineCounts
 from sparkext.plans.shuffle.matrix import Cut, least_perimeter, matrix_plan
 from sparkext.plans.shuffle.waves import SLOT_BUILD_BYTES, TABLES, Share
 from tests.kernels.support import examples

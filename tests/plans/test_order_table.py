@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkext.plans.streams.line_rows import LineRows
+from sparkext.plans.streams.bucket_rows import LineRows
 from sparkext.plans.streams.order_table import (
     LINES,
     MERGE_COST,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans.shuffle.foreman import skew
-from sparkext.plans.shuffle.line_costs import LineCounts, Ran, Scale
+from sparkext.plans.shuffle.balancer import skew
+from sparkext.plans.shuffle.bucket_costs import LineCounts, Ran, Scale
 from sparkext.plans.shuffle.waves import (
     SLOT_BUILD_BYTES,
     TABLES,

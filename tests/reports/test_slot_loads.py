@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from sparkext.reports import slot_chart
-from sparkext.reports.slot_loads import SlotLoads
+from sparkext.reports import partition_chart as slot_chart
+from sparkext.reports.partition_loads import SlotLoads
 
 
 def streamed(judged: list[list[float]], moved: dict[str, list[int]], worked: list[float]) -> SlotLoads:

@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkext.expressions import vector_arithmetic
+from sparkext.expressions.arrow_evaluator import ExpressionError, columns, failing_values, holds, values
 from sparkext.kernels.columns.gather import Column
 from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.evaluators import ARROW
@@ -36,8 +38,6 @@ from sparkext.plans.expressions.expression import (
 )
 from sparkext.plans.expressions.key_types import KeyType, parse_key_type
 from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, unscaled
-from sparkext.rows import vector_arithmetic
-from sparkext.rows.arrow_evaluator import ExpressionError, columns, failing_values, holds, values
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
 from tests.kernels.support import SAMPLES, examples

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sparkext.build_sides.index_builder import build_index
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide
+from sparkext.expressions.expression_code import ExpressionCode, Place, code_of
 from sparkext.kernels.columns.buffers import validity
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.indexes.matches import START, Pairs
@@ -25,11 +26,10 @@ from sparkext.plans.expressions.expression import ARITHMETIC, ARITY, COMPARISONS
 from sparkext.plans.expressions.expression_range import Interval, may_fail
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, NUMBER_TYPES
-from sparkext.rows.expression_code import ExpressionCode, Place, code_of
+from sparkext.predicates import theta_condition
+from sparkext.predicates.theta_condition import bind_theta
 from sparkext.rows.row_set import RowSet
 from sparkext.storage.last_used import LastUsed
-from sparkext.worker import theta_condition
-from sparkext.worker.theta_condition import bind_theta
 from tests.kernels.support import FULL_MASK, SAMPLES, examples
 from tests.oracle.expressions import Failure, evaluate, texts_of
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.published_files import BroadcastBytes
 from sparkext.config import read_settings
+from sparkext.joins import build_rows_task
+from sparkext.joins.build_rows_task import BuildRowsTask
 from sparkext.rows.morsels import within_bytes
-from sparkext.worker import build_rows_task
-from sparkext.worker.build_rows_task import BuildRowsTask
 from tests.kernels.support import examples
 
 

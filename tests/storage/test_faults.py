@@ -24,14 +24,15 @@ import pytest
 
 from sparkext.build_sides import file as build_file
 from sparkext.build_sides import index_store, published_files, rows_on_disk, sources
+from sparkext.build_sides.cached_rows import make_room
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_cache import evict, touch
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, index_path_of, open_build_side
-from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.published_files import BroadcastBytes, StreamedBroadcast
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
+from sparkext.expressions.expression_code import code_of
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.kernels.runtime.local_folder import private_folder
@@ -39,14 +40,13 @@ from sparkext.memory.probes import Headroom
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expressions.expression import parse_expression
 from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec
+from sparkext.predicates.python_predicate import bind_predicate, functions_of_predicate
 from sparkext.rows.collected import CollectedRows
-from sparkext.rows.expression_code import code_of
 from sparkext.storage import container, publication
 from sparkext.storage.container import atomic_file, file_identity, map_checked, private_file
 from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
 from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free
-from sparkext.worker.python_predicate import bind_predicate, functions_of_predicate
 from tests.kernels.support import match_lists
 
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK, gathered=(1,))

@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from sparkext.plans.streams.order_table import OrderTable, first_table
-from sparkext.worker.merge_task import MergeTask
-from sparkext.worker.micro_batch import MicroBatch
-from sparkext.worker.ordered_cells_task import OrderedCellsTask
-from sparkext.worker.ordered_rows import OrderedRows
-from sparkext.worker.ordered_slot_task import SplitTask, WholeTask
+from sparkext.streaming.ordered.description import OrderedRows
+from sparkext.streaming.ordered.merge_task import MergeTask
+from sparkext.streaming.ordered.order_task import SplitTask, WholeTask
+from sparkext.streaming.ordered.send_task import OrderedCellsTask
+from sparkext.streaming.state.micro_batch import MicroBatch
 from tests.streams.tasks import Rows, batch_of, begin_batch, properties_of, rows_of, task
 
 

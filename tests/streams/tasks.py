@@ -19,12 +19,12 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
+from sparkext.asof.stream_as_of_task import StreamAsOfJoinTask
 from sparkext.plans.streams import runs
-from sparkext.streams.nearest_task import StreamAsOfJoinTask
-from sparkext.worker.micro_batch import CHECKPOINT, RETAINED, RUN, SECRETS, MicroBatch
-from sparkext.worker.stream_cells_task import SlotNumbersTask, StreamCellsTask
-from sparkext.worker.stream_join import StreamJoin
-from sparkext.worker.stream_join_task import StreamJoinTask
+from sparkext.streaming.join.description import StreamJoin
+from sparkext.streaming.join.join_task import StreamJoinTask
+from sparkext.streaming.join.send_task import SlotNumbersTask, StreamCellsTask
+from sparkext.streaming.state.micro_batch import CHECKPOINT, RETAINED, RUN, SECRETS, MicroBatch
 
 Rows = list[tuple[Any, ...]]
 

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType, TimestampNTZType
 
+from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
+from sparkext.asof.stream_as_of_join import sides_of
 from sparkext.config import DEBUG_HASH_MASK, MORSEL_MAX_ROWS, read_settings
 from sparkext.errors import StateError
+from sparkext.joins.columns import OutputField
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
-from sparkext.state import nearest_order
-from sparkext.state.places import LocalPlace
-from sparkext.state.segments import read_told
-from sparkext.streams.asof import sides_of
-from sparkext.streams.planned import planned_join
-from sparkext.transforms.columns import OutputField
-from sparkext.transforms.resolved_as_of import AsOfArguments, resolve_as_of
-from sparkext.worker.stream_join import StreamJoin
+from sparkext.streaming.join.description import StreamJoin
+from sparkext.streaming.join.description_of import planned_join
+from sparkext.streaming.state import nearest_order
+from sparkext.streaming.state.places import LocalPlace
+from sparkext.streaming.state.segments import read_told
 from tests.streams.tasks import Query, Rows, micros, on_a_node, plain
 
 TIME = TimestampNTZType()

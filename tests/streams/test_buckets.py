@@ -20,9 +20,9 @@ from pyarrow import fs
 from sparkext.errors import StateError
 from sparkext.parquet.file_stores import Bucket
 from sparkext.plans.streams import runs
-from sparkext.state import places
-from sparkext.state.places import BucketPlace, LocalPlace, Place, place_of
-from sparkext.state.segments import SegmentInfo, read_told, rows_of_segment, write_segment
+from sparkext.streaming.state import places
+from sparkext.streaming.state.places import BucketPlace, LocalPlace, Place, place_of
+from sparkext.streaming.state.segments import SegmentInfo, read_told, rows_of_segment, write_segment
 from tests.streams import test_stream_tasks as in_folders
 from tests.streams.tasks import Query
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from sparkext.cql.computed import SIGNATURES
+from sparkext.streaming.cql.language.computed import SIGNATURES
 from sparkext.streams import cql
 
 START = datetime(2026, 1, 31, 23, 30)

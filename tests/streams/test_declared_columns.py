@@ -18,22 +18,22 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructType, TimestampNTZType
 
+from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
+from sparkext.asof.stream_as_of_join import sides_of
 from sparkext.config import read_settings
-from sparkext.exchange.partitioning import Partitioning
+from sparkext.joins.columns import OutputField
+from sparkext.joins.join_condition import read_condition
+from sparkext.joins.resolved_join import resolve_join
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.plans.streams.order_table import LINES, first_table
 from sparkext.rows.time_order import TimeOrder
+from sparkext.shuffle.partitioning import Partitioning
 from sparkext.spark.arrow import arrow_schema
-from sparkext.state.stream_state import StoredSide
-from sparkext.streams.asof import sides_of
-from sparkext.streams.planned import planned_join, with_all_columns
-from sparkext.transforms.columns import OutputField
-from sparkext.transforms.join_condition import read_condition
-from sparkext.transforms.resolved_as_of import AsOfArguments, resolve_as_of
-from sparkext.transforms.resolved_join import resolve_join
-from sparkext.worker.ordered_rows import LINE_FIELDS, OrderedRows
-from sparkext.worker.stream_join import StreamJoin
+from sparkext.streaming.join.description import StreamJoin
+from sparkext.streaming.join.description_of import planned_join, with_all_columns
+from sparkext.streaming.ordered.description import LINE_FIELDS, OrderedRows
+from sparkext.streaming.state.stream_state import StoredSide
 from tests.streams.order_tasks import OrderedQuery
 from tests.streams.tasks import Query, Rows, micros, on_a_node, plain
 

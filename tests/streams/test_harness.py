@@ -134,5 +134,5 @@ def test_an_error_is_described_by_its_causes_without_stacks_and_plans() -> None:
         "it is full. SQLSTATE: XXKST",
         ": org.apache.spark.SparkException: Exception thrown in awaitResult:",
         "Caused by: java.io.IOException: no space left",
-        "sparkext/worker/ordered_slot.py 173 _due",
+        "sparkext/streaming/ordered/partition.py 173 _due",
     ]

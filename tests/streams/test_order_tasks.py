@@ -15,15 +15,15 @@ import pytest
 
 from sparkext.config import read_settings
 from sparkext.errors import OperatorError, StateError
-from sparkext.exchange.partitioning import Partitioning
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.plans.streams import order_table
 from sparkext.plans.streams.order_table import LINES, first_table
 from sparkext.rows.time_order import TimeOrder
-from sparkext.state.stream_state import StoredSide
-from sparkext.state.user_states import encode_state
-from sparkext.worker.ordered_rows import LINE_FIELDS, Operator, OrderedRows
-from sparkext.worker.ordered_slot import InOrder
+from sparkext.shuffle.partitioning import Partitioning
+from sparkext.streaming.ordered.description import LINE_FIELDS, Operator, OrderedRows
+from sparkext.streaming.ordered.partition import InOrder
+from sparkext.streaming.state.stream_state import StoredSide
+from sparkext.streaming.state.user_states import encode_state
 from tests.streams.order_tasks import OrderedQuery, table_of
 from tests.streams.tasks import Rows, micros, on_a_node
 

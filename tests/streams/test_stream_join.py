@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 from sparkext import SparkExtError, report
 from sparkext.errors import ReportUnavailableError
 from sparkext.spark.session_settings import s3a_settings
-from sparkext.state.places import parts_of
+from sparkext.streaming.state.micro_batch import CHECKPOINT, RETAINED, RETAINED_BY_DEFAULT, SECRETS
+from sparkext.streaming.state.places import parts_of
 from sparkext.streams import stream_join
-from sparkext.worker.micro_batch import CHECKPOINT, RETAINED, RETAINED_BY_DEFAULT, SECRETS
 from tests.streams.feeds import MATCH, ON, POINTS, SPANS, START, Feed, Sink, bare, points, rows_of, run, spans
 
 

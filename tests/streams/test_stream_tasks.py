@@ -17,21 +17,21 @@ from pyspark.sql.types import ArrayType, StringType, StructType, TimestampNTZTyp
 
 from sparkext.config import DEBUG_HASH_MASK, DEBUG_SLOTS, MORSEL_MAX_ROWS, STREAMS_UNIT_MAX_BYTES, read_settings
 from sparkext.errors import StateError
+from sparkext.joins.columns import OutputField
+from sparkext.joins.join_condition import read_condition
+from sparkext.joins.resolved_join import resolve_join
+from sparkext.joins.resolved_theta import resolve_theta
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.plans.streams.fragments import Cut
 from sparkext.spark.arrow import arrow_schema
-from sparkext.state import stream_state
-from sparkext.state.stream_state import StoredSide
 from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
-from sparkext.streams.planned import planned_join, with_all_columns
-from sparkext.transforms.columns import OutputField
-from sparkext.transforms.join_condition import read_condition
-from sparkext.transforms.resolved_join import resolve_join
-from sparkext.transforms.resolved_theta import resolve_theta
-from sparkext.worker.micro_batch import MicroBatch
-from sparkext.worker.stream_join import StreamJoin
-from sparkext.worker.stream_join_task import StreamJoinTask
+from sparkext.streaming.join.description import StreamJoin
+from sparkext.streaming.join.description_of import planned_join, with_all_columns
+from sparkext.streaming.join.join_task import StreamJoinTask
+from sparkext.streaming.state import stream_state
+from sparkext.streaming.state.micro_batch import MicroBatch
+from sparkext.streaming.state.stream_state import StoredSide
 from tests.streams.tasks import Query, Rows, micros, on_a_node, plain, task
 
 TIME = TimestampNTZType()

@@ -18,17 +18,17 @@ import pyarrow as pa
 import pytest
 
 from sparkext.errors import OperatorError, StateError
-from sparkext.state.places import LocalPlace
-from sparkext.state.segments import read_told, rows_of_segment, write_segment
-from sparkext.state.user_states import (
+from sparkext.streaming.ordered import key_states
+from sparkext.streaming.ordered.description import Operator
+from sparkext.streaming.state.places import LocalPlace
+from sparkext.streaming.state.segments import read_told, rows_of_segment, write_segment
+from sparkext.streaming.state.user_states import (
     MOST_BITS,
     MOST_LEVELS,
     UnstorableStateError,
     decode_state,
     encode_state,
 )
-from sparkext.worker import key_states
-from sparkext.worker.ordered_rows import Operator
 from tests.streams.order_tasks import OrderedQuery
 from tests.streams.tasks import micros, on_a_node
 from tests.streams.test_order_tasks import COUNTING, START, counting, ordered

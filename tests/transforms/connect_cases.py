@@ -19,10 +19,10 @@ from sparkext import pipelined_join, report, scan_parquet
 from sparkext.build_sides.published_files import ArtifactFile
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError, ReportUnavailableError
+from sparkext.joins import build_side
+from sparkext.joins.lineage import remembered
 from sparkext.reports.reporters import SpoolReporter
 from sparkext.spark.session_settings import encrypts_files, is_connect
-from sparkext.transforms import build_side
-from sparkext.transforms.lineage import remembered
 from tests.transforms.spark_checks import (
     KINDS,
     assert_like_spark,

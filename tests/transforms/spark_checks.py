@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import pipelined_join
-from sparkext.transforms.lineage import remembered
+from sparkext.joins.lineage import remembered
 from tests.combinations import function_of, runs_whole
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {

@@ -17,12 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import SparkExtError, pipelined_join
+from sparkext.engine.pipeline_task import PipelineTask
 from sparkext.errors import BuildSideTooLargeError, ConfigError, EnvironmentProblemError, InvalidJoinError
+from sparkext.joins.lineage import remembered
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow
 from sparkext.spark.session_settings import configured_options
-from sparkext.transforms.lineage import remembered
-from sparkext.worker.pipeline_task import PipelineTask
 from tests.transforms.spark_checks import assert_pipelined, configured, frame, jobs_run_by, rows_of, table
 
 

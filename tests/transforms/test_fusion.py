@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import pipelined_join, report
-from sparkext.transforms.lineage import remembered
+from sparkext.joins.lineage import remembered
 from tests.transforms.spark_checks import (
     assert_pipelined,
     assert_same_rows,

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from sparkext import pipelined_join, report
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
-from sparkext.spark.slot_keys import slot_keys
-from sparkext.transforms.lineage import remembered
+from sparkext.joins.lineage import remembered
+from sparkext.spark.partition_keys import slot_keys
 from tests.transforms.spark_checks import (
     EXTENSION,
     KINDS,

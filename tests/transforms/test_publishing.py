@@ -34,11 +34,11 @@ from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, LOCK_SUFFIX
 from sparkext.errors import BuildSideTooLargeError
+from sparkext.joins import publishing
+from sparkext.joins.lineage import remembered
 from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.storage.container import atomic_file
 from sparkext.storage.last_used import LastUsed
-from sparkext.transforms import publishing
-from sparkext.transforms.lineage import remembered
 from tests.transforms.spark_checks import assert_like_spark, assert_pipelined, frame
 
 HERE = Path(__file__).parent
@@ -543,8 +543,8 @@ from pyspark.sql import SparkSession, functions as F
 from tests.transforms.spark_checks import assert_pipelined, frame, rows_of, spark_join
 from sparkext import pipelined_join, report
 from sparkext.errors import InvalidJoinError
-from sparkext.transforms import publishing
-from sparkext.transforms.lineage import remembered
+from sparkext.joins import publishing
+from sparkext.joins.lineage import remembered
 
 def session(master="local[2]", **settings):
     builder = SparkSession.builder.master(master)

@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 
 from sparkext import SparkExtError, pipelined_join, report
 from sparkext.errors import ReportUnavailableError
+from sparkext.joins import build_side
+from sparkext.joins.lineage import remembered
 from sparkext.plans.adaptive.operator_summary import OperatorSummary
 from sparkext.reports.metrics import TaskId, TaskMetrics, last_run
 from sparkext.reports.report import Report, summarise
-from sparkext.transforms import build_side
-from sparkext.transforms.lineage import remembered
 from tests.transforms.spark_checks import assert_pipelined, configured, table
 
 PARTS = 8

@@ -23,9 +23,9 @@ import sparkext
 from sparkext import asof_join, pipelined_join, report, scan_parquet, theta_join
 from sparkext.build_sides.published_files import BroadcastFile
 from sparkext.build_sides.scanned_files import ScannedFiles
+from sparkext.engine.derived_rows import PipelinedRows
 from sparkext.errors import InvalidScanError
-from sparkext.transforms.lineage import remembered
-from sparkext.worker.pipelined_rows import PipelinedRows
+from sparkext.joins.lineage import remembered
 from tests.transforms.spark_checks import EXTENSION
 
 UTC = datetime.timezone.utc

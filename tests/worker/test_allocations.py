@@ -20,6 +20,9 @@ from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, open_build_side
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.errors import SparkExtError
 from sparkext.memory.probes import Headroom
 from sparkext.parquet.scan import ParquetScan
@@ -27,9 +30,6 @@ from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.storage.container import TEMPORARY_SUFFIX, atomic_file
 from sparkext.storage.publication import LOCK_SUFFIX, locked_if_free
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.pipeline import Resources
-from sparkext.worker.sources.row_batches import RowBatches
 
 ALLOCATE = [(pa, "allocate_buffer"), *((np, name) for name in ("empty", "zeros", "full", "empty_like", "arange"))]
 PROBE = pa.record_batch({"k": [7, 1 << 40, None, 8, 7], "s": ["x", None, "y", "z", "x"], "n": [1, 2, 3, 4, 5]})

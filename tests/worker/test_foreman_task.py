@@ -14,7 +14,7 @@ import pytest
 
 from sparkext.config import read_settings
 from sparkext.kernels.shuffle.join_size import WIDTH
-from sparkext.worker.foreman_task import ForemanTask
+from sparkext.partitioned.balance_task import ForemanTask
 
 LINES = 8
 

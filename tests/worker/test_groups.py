@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 from sparkext.config import read_settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.pipeline import Pipeline, Resources
+from sparkext.engine.sinks import groups
+from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.errors import ConditionError, SchemaMismatchError
 from sparkext.plans.expressions.expression import Expression, column, condition, literal
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
 from sparkext.plans.pipeline.spec import PipelineSpec
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.pipeline import Pipeline, Resources
-from sparkext.worker.sinks import groups
-from sparkext.worker.sources.row_batches import RowBatches
 
 INT, TEXT, DOUBLE = map(parse_key_type, ("int64", "string", "float64"))
 K, T, X = column(0, 0, INT), column(0, 1, TEXT), column(0, 2, DOUBLE)

@@ -14,6 +14,11 @@ import pytest
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.operators.join_matches import JoinMatches
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.sources.row_batches import RowBatches
+from sparkext.engine.sources.scanned_splits import ScannedSplits, probe_bounds
 from sparkext.errors import ConditionError
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.indexes.nested_loop import NestedLoop
@@ -26,14 +31,9 @@ from sparkext.plans.expressions.expression import Expression, among, condition, 
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.pipeline.spec import BUILD_PRESERVING, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.predicates.theta_condition import CompiledCondition
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.operators.join_matches import JoinMatches
-from sparkext.worker.pipeline import Resources
-from sparkext.worker.sources.row_batches import RowBatches
-from sparkext.worker.sources.scanned_splits import ScannedSplits, probe_bounds
-from sparkext.worker.theta_condition import CompiledCondition
 from tests.kernels.support import FULL_MASK
 
 MOST = 2**31 - 1

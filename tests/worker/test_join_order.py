@@ -15,6 +15,10 @@ from hypothesis import strategies as st
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.measured_order import best_order, ordered
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.kernels.columns.gather import Column
 from sparkext.plans.adaptive.delivery import DELIVERIES
 from sparkext.plans.adaptive.join_order import movable, needed, reducers
@@ -24,10 +28,6 @@ from sparkext.plans.pipeline.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, K
 from sparkext.reports.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.reports.report import summarise
 from sparkext.rows.row_set import RowSet
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.measured_order import best_order, ordered
-from sparkext.worker.pipeline import Resources
-from sparkext.worker.sources.row_batches import RowBatches
 from tests.kernels.support import FULL_MASK, examples
 from tests.oracle.pipelines import Reference, Step
 from tests.oracle.rows import canonical_rows

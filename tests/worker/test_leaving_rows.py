@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.exchange.map_output import Segment, rows_of_segments
-from sparkext.exchange.partitioning import Partitioning
-from sparkext.exchange.slot import FileRows, SlotSchemas
+from sparkext.engine.sinks import outgoing_rows as leaving_rows
+from sparkext.engine.sinks.gathered_rows import GatheredRows
+from sparkext.engine.sinks.outgoing_rows import RESULT, Leaving, LeavingRows
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.shuffle.join_size import WIDTH
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import ColumnRef
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.row_set import RowSet
-from sparkext.worker.sinks import leaving_rows
-from sparkext.worker.sinks.gathered_rows import GatheredRows
-from sparkext.worker.sinks.leaving_rows import RESULT, Leaving, LeavingRows
+from sparkext.shuffle.map_output import Segment, rows_of_segments
+from sparkext.shuffle.partitioning import Partitioning
+from sparkext.shuffle.received_partition import FileRows, SlotSchemas
 
 LINES = 16
 ROWS = 5000

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from sparkext.config import read_settings
+from sparkext.engine.pipeline import Pipeline, Resources
+from sparkext.engine.sinks.gathered_rows import GatheredRows
+from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.plans.adaptive.delivery import DELIVERIES
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskMetrics
 from sparkext.rows.row_set import RowSet
-from sparkext.worker.pipeline import Pipeline, Resources
-from sparkext.worker.sinks.gathered_rows import GatheredRows
-from sparkext.worker.sources.row_batches import RowBatches
 
 SPEC = PipelineSpec(1, (), (ColumnRef(0, 0),))
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -17,6 +17,11 @@ from hypothesis import strategies as st
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
+from sparkext.engine import pipeline as pipeline_module
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.operators import join as join_module
+from sparkext.engine.pipeline import Pipeline, Resources
+from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns import gather, row_ids
 from sparkext.kernels.indexes.matches import Pairs
@@ -25,11 +30,6 @@ from sparkext.plans.adaptive import index_choice as plans_algorithm
 from sparkext.plans.adaptive import output_size
 from sparkext.plans.adaptive.delivery import DELIVERIES
 from sparkext.plans.pipeline.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
-from sparkext.worker import pipeline as pipeline_module
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.operators import join as join_module
-from sparkext.worker.pipeline import Pipeline, Resources
-from sparkext.worker.sources.row_batches import RowBatches
 from tests.kernels.support import FULL_MASK, examples
 from tests.oracle import pipelines as oracle
 from tests.oracle.pipelines import Reference, Step

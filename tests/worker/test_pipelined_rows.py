@@ -17,6 +17,8 @@ import pytest
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
+from sparkext.engine.derived_rows import PipelinedRows
+from sparkext.engine.sinks import groups
 from sparkext.errors import BuildSideTooLargeError, ConditionError
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expressions.expression import Expression, column, condition, literal
@@ -26,8 +28,6 @@ from sparkext.plans.pipeline.projection import Projection, parse_projection
 from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec, plan_splits
 from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows.collected import CollectedRows
-from sparkext.worker.pipelined_rows import PipelinedRows
-from sparkext.worker.sinks import groups
 
 INT = parse_key_type("int64")
 BOOL = parse_key_type("bool")

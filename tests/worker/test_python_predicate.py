@@ -17,8 +17,8 @@ import pytest
 from sparkext.kernels.indexes.matches import START
 from sparkext.kernels.indexes.nested_loop import NestedLoop, PairTest
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.worker.predicate_compiler import WithConstants
-from sparkext.worker.python_predicate import (
+from sparkext.predicates.compiler import WithConstants
+from sparkext.predicates.python_predicate import (
     PredicateError,
     bind_predicate,
     compilable,

@@ -15,6 +15,10 @@ import pytest
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
+from sparkext.engine.derived_rows import PipelinedRows
+from sparkext.engine.operators import early_drop
+from sparkext.engine.pipeline_task import PipelineTask
+from sparkext.engine.reduced_sources import ReducedRows, reduced
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expressions.expression import Expression, column, condition, literal
 from sparkext.plans.expressions.key_types import parse_key_type
@@ -23,10 +27,6 @@ from sparkext.plans.pipeline.projection import Projection
 from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
-from sparkext.worker.operators import early_drop
-from sparkext.worker.pipeline_task import PipelineTask
-from sparkext.worker.pipelined_rows import PipelinedRows
-from sparkext.worker.reduced_sources import ReducedRows, reduced
 
 INT = parse_key_type("int64")
 SETTINGS = read_settings({}.get, {})

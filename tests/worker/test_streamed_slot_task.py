@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sparkext.exchange.streamed import HOME
-from sparkext.worker.streamed_slot_task import _MOST_GROUPS, _Groups
+from sparkext.partitioned.streamed_partition_task import _MOST_GROUPS, _Groups
+from sparkext.shuffle.streamed import HOME
 
 
 def test_lines_that_wander_are_let_go_and_built_again() -> None:

@@ -11,6 +11,10 @@ import pyarrow as pa
 import pytest
 
 from sparkext.config import read_settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.pipeline import Pipeline, Resources
+from sparkext.engine.sinks import top_rows
+from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.gather import Column
 from sparkext.plans.adaptive.delivery import DELIVERIES
@@ -18,10 +22,6 @@ from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
 from sparkext.plans.pipeline.top import OrderedBy, Top
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.pipeline import Pipeline, Resources
-from sparkext.worker.sinks import top_rows
-from sparkext.worker.sources.row_batches import RowBatches
 
 SCHEMA = pa.schema([("l", pa.list_(pa.int64())), ("t", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 BY_NUMBER = (OrderedBy(2, True, True),)

@@ -13,11 +13,11 @@ import pytest
 
 import sparkext.worker
 from sparkext.config import read_settings
+from sparkext.engine import worker_task
+from sparkext.engine.worker_task import MemoryShare, WorkerTask, _settle
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.worker import worker_task
-from sparkext.worker.worker_task import MemoryShare, WorkerTask, _settle
 
 ROWS = pa.record_batch({"a": [1, 2]})
 

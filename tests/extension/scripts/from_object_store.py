@@ -22,11 +22,11 @@ from pyspark.sql import functions as F
 
 import sparkext
 from sparkext import pipelined_join, scan_parquet
+from sparkext.api import scan
 from sparkext.errors import InvalidScanError
 from sparkext.spark import extension
+from sparkext.streaming.state.micro_batch import CHECKPOINT, SECRETS
 from sparkext.streams import stream_asof_join, stream_join
-from sparkext.transforms import scan
-from sparkext.worker.micro_batch import CHECKPOINT, SECRETS
 from tests.s3a import s3a_settings
 from tests.streams.feeds import MATCH, ON, POINTS, SPANS, Feed, Sink, points, run, spans
 from tests.streams.feeds import rows_of as told_rows

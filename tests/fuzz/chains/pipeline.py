@@ -17,6 +17,11 @@ import pyarrow.compute as pc
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
+from sparkext.engine import pipeline as pipeline_module
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.measured_order import ordered
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.kernels.columns import row_ids
 from sparkext.plans.adaptive import index_choice as plans_algorithm
 from sparkext.plans.adaptive.delivery import DELIVERIES
@@ -24,11 +29,6 @@ from sparkext.plans.expressions.expression import Expression, column, condition
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.spec import BUILD_PRESERVING, AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.reports.metrics import NO_TASK, TaskMetrics
-from sparkext.worker import pipeline as pipeline_module
-from sparkext.worker.join_pipeline import join_pipeline
-from sparkext.worker.measured_order import ordered
-from sparkext.worker.pipeline import Resources
-from sparkext.worker.sources.row_batches import RowBatches
 from tests.fuzz.chains.cases import Case, Column, Comparison, Join, duckdb_sql, found_name
 from tests.fuzz.chains.formulas import with_columns
 

@@ -1,0 +1,1 @@
+"""The transforms and functions that users import."""

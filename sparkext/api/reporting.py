@@ -1,0 +1,110 @@
+"""`report`: the metrics of a pipeline's last run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast, overload
+
+from sparkext.errors import ReportUnavailableError
+from sparkext.joins.lineage import remembered
+from sparkext.reports.metrics import TaskMetrics, last_run
+from sparkext.reports.report import Report, summarise
+from sparkext.reports.stream_report import StreamReport, stream_report
+from sparkext.spark.extension import has_extension, planned_runs
+from sparkext.spark.frames import is_dataframe
+from sparkext.spark.session_settings import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@overload
+def report(frame: DataFrame) -> Report: ...
+
+
+@overload
+def report(frame: StreamingQuery) -> StreamReport: ...
+
+
+def report(frame: DataFrame | StreamingQuery) -> Report | StreamReport:
+    """Return the report of a pipeline's last run, or of a streaming query's most recent batches.
+
+    `frame` is a DataFrame that a transform of this package has returned, or one whose plan has a join that the session
+    extension planned. If the plan has several pipelines, the report is about the topmost. Call the function after an
+    action on `frame` or on a DataFrame derived from it. Through Spark Connect it runs a small job that reads the
+    metrics from the nodes. In classic sessions, a task that a LIMIT stops early reports nothing, because Spark stops
+    reading the task's output before the task sends its metrics.
+
+    A streaming query may be running or stopped; its report is about its stream joins and `ordered` operators.
+
+    Raises
+    ------
+    ReportUnavailableError
+        `frame` was not returned by a transform and has no pipelined join in its plan, has not run yet, or fell back to
+        Spark's own joins in its last run. For a streaming query: no finished batch has metrics of these operators.
+    """
+    if _is_query(frame):
+        told = stream_report(cast("StreamingQuery", frame).recentProgress)
+        if not told.batches:
+            raise ReportUnavailableError("this query has no join of streams, or has not ended a batch yet")
+        return told
+    return _of_frame(cast("DataFrame", frame))
+
+
+def _of_frame(frame: DataFrame) -> Report:
+    lineage = remembered(frame)
+    if lineage is not None and lineage.reporter is not None:
+        labels = [join.label for join in lineage.spec.joins]
+        notes = (_SPOOLED,) if is_connect(frame.sparkSession) else ()
+        return _told(labels, lineage.reporter.collect(frame.sparkSession), notes)
+    if not is_dataframe(frame):
+        raise ReportUnavailableError(f"{_NOT_OURS}; got {type(frame).__name__}")
+    if is_connect(frame.sparkSession):
+        raise ReportUnavailableError(f"{_NOT_OURS}. {_BEHIND_CONNECT}")
+    if not has_extension(frame.sparkSession):
+        raise ReportUnavailableError(_NOT_OURS)
+    runs = planned_runs(frame)
+    if not runs:
+        raise ReportUnavailableError(
+            "the plan of this DataFrame has no pipelined join; sparkext.declined(df) shows why"
+        )
+    run = runs[0]
+    if run.fell_back is not None:
+        raise ReportUnavailableError(f"Spark's own joins ran in place of this pipeline: {run.fell_back}")
+    notes = (_TOPMOST.format(len(runs)),) if len(runs) > 1 else ()
+    tasks = list(last_run(TaskMetrics.from_json(text) for text in run.reports))
+    return _told(run.joins, tasks, notes, run.slots)
+
+
+_NOT_OURS = "report needs the DataFrame that transform(pipelined_join(...)) returned; keep it before you derive others"
+
+
+_BEHIND_CONNECT = (
+    "Joins planned by a Connect server's session extension are not reported to clients: look at the operator"
+    " PipelinedJoin in Spark's UI"
+)
+
+
+_SPOOLED = (
+    "Through Spark Connect tasks leave their metrics on their nodes, where a small job collects them: on a cluster,"
+    " those of nodes that the job did not reach are missing."
+)
+
+
+_TOPMOST = "The plan has {} pipelines, and this is the topmost. Spark's UI shows each, at the operator PipelinedJoin."
+
+
+def _told(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...], slots: str | None = None) -> Report:
+    if not any(task.operators for task in tasks):
+        raise ReportUnavailableError(
+            "this pipeline has not run yet: run an action on the DataFrame, then ask again. A run without any task, or"
+            " one that a limit, show or take cut short in a classic session, leaves no report either"
+        )
+    return summarise(labels, tasks, notes, slots)
+
+
+def _is_query(value: object) -> bool:
+    """Return whether `value` is a streaming query of a classic session."""
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    return isinstance(value, StreamingQuery)

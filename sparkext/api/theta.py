@@ -1,0 +1,110 @@
+"""`theta_join`: the public transform that joins by a predicate written in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sparkext.config import BUILD_SIDE_MAX_BYTES
+from sparkext.errors import InvalidJoinError
+from sparkext.joins.arguments import called_as, check_no_left_side, check_travel, read_or_default, refuse
+from sparkext.joins.build_side import build_side
+from sparkext.joins.lineage import lineage_of
+from sparkext.joins.resolved_theta import resolve_theta
+from sparkext.spark.frames import is_dataframe
+from sparkext.spark.session_settings import is_case_sensitive, session_options
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_USAGE = "left.transform(theta_join(right, predicate))"
+
+
+@called_as(_USAGE)
+def theta_join(
+    other: DataFrame | pd.DataFrame | pa.Table,
+    predicate: Callable[[Any, Any], bool],
+    *,
+    how: str = "inner",
+    max_build_bytes: int | str | None = None,
+) -> Callable[[DataFrame], DataFrame]:
+    """Join each row with the rows of `other` for which a Python predicate is true; for `DataFrame.transform`.
+
+        def near(point, circle):
+            return (point.x - circle.cx) ** 2 + (point.y - circle.cy) ** 2 < circle.radius ** 2
+
+        out = points.transform(theta_join(circles, near))
+
+    Every pair of rows is evaluated: numba compiles the function together with the loops around it, so that a pair costs
+    a fraction of a nanosecond. If equalities or comparisons of columns narrow a join down, `pipelined_join` is faster
+    still. Consecutive transforms form one pipeline, with and without the session extension.
+
+    Parameters
+    ----------
+    other:
+        The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table. Applying the transform runs or
+        converts it, and publishes its rows once per node.
+    predicate:
+        A function of two records, a left and a right row, that returns a bool. Columns are attributes of the records.
+        numba compiles the function: it may use numbers, `math`, `numpy` functions of numbers, conditions and loops, and
+        call functions compiled by `numba.njit`. Values are Python's int, float and bool: dates are days and timestamps
+        microseconds since 1970 (UTC), intervals are microseconds. Columns of other types are not available, nor are
+        columns whose names repeat, start with an underscore or are not Python identifiers. As with UDFs, modules that
+        the function imports must be importable in the workers. Arithmetic follows Python: integers do not overflow, and
+        a division by zero is an error. If the function raises for an evaluated pair, the action fails with a
+        `ConditionError`. A row with a null in a column that the function reads matches nothing, and the function is not
+        called for it. Numbers and arrays that the function captures may change between calls without a new compilation.
+    how:
+        `inner`, `left`, `semi` or `anti`, as in `pipelined_join`.
+    max_build_bytes:
+        Largest Arrow size of the build side, as a number of bytes or a text such as `512m`;
+        `spark.sparkext.buildSide.maxBytes` if left out.
+
+    Raises
+    ------
+    InvalidJoinError
+        When the transform is applied: lists every problem of the call. If the function does not compile, the error has
+        the line and numba's message. Arguments that do not fit the signature raise it when the function is called.
+    ConfigError
+        When the transform is applied: `max_build_bytes` is invalid, and the call has no other problem.
+    BuildSideTooLargeError
+        When the transform is applied: the build side exceeds its limit. If workers read `other` from files
+        (`scan_parquet`), the action fails instead.
+    EnvironmentProblemError
+        When the transform is applied: the workers' Python lacks a package or does not start, or
+        `spark.executor.pyspark.memory` is too low.
+    """
+    check_no_left_side("theta_join", "predicate", predicate, _USAGE)
+    overrides: dict[str, object] = {}
+    if max_build_bytes is not None:
+        overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes
+    return partial(_apply, other=other, predicate=predicate, how=how, overrides=overrides)
+
+
+def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: dict[str, object]) -> DataFrame:
+    if not is_dataframe(frame):
+        raise InvalidJoinError([f"theta_join transforms a Spark DataFrame, got {type(frame).__name__}"])
+    session = frame.sparkSession
+    problems: list[str] = []
+    settings, misconfigured = read_or_default(session_options(session), overrides)
+    check_travel(frame.schema, "left", problems)
+    build = build_side(session, other, problems)
+    lineage = lineage_of(frame)
+    resolved = None
+    if build is not None:
+        check_travel(build.schema, "right", problems)
+        resolved = resolve_theta(
+            lineage.outputs,
+            build.schema.fields,
+            predicate,
+            how,
+            source=len(lineage.spec.joins) + 1,
+            case_sensitive=is_case_sensitive(session),
+            problems=problems,
+        )
+    refuse(problems, misconfigured)
+    assert resolved is not None and build is not None, "or there is a problem"
+    return lineage.then(resolved, build.source(session, resolved.published, settings), settings)

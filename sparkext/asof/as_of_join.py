@@ -1,0 +1,142 @@
+"""`asof_join`: the public transform that joins each row with the nearest row of another table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
+from sparkext.config import BUILD_SIDE_MAX_BYTES
+from sparkext.errors import InvalidJoinError
+from sparkext.joins import planned
+from sparkext.joins.arguments import called_as, check_no_left_side, check_travel, read_or_default, refuse
+from sparkext.joins.build_side import build_side
+from sparkext.joins.lineage import Lineage, lineage_of
+from sparkext.joins.resolved_join import ResolvedJoin
+from sparkext.spark.extension import plans_joins
+from sparkext.spark.frames import is_dataframe
+from sparkext.spark.session_settings import is_case_sensitive, session_options
+
+if TYPE_CHECKING:
+    import datetime
+    from decimal import Decimal
+
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    Tolerance = int | float | Decimal | datetime.timedelta | None
+
+_USAGE = 'left.transform(asof_join(right, on="time"))'
+
+
+@called_as(_USAGE)
+def asof_join(
+    other: DataFrame | pd.DataFrame | pa.Table,
+    on: str | tuple[str, str],
+    *,
+    by: str | Sequence[str | tuple[str, str]] | None = None,
+    direction: str = "backward",
+    tolerance: Tolerance = None,
+    allow_exact_matches: bool = True,
+    how: str = "left",
+    max_build_bytes: int | str | None = None,
+) -> Callable[[DataFrame], DataFrame]:
+    """Join each row with the single row of `other` whose `on` value is nearest; for `DataFrame.transform`.
+
+        out = trades.transform(asof_join(quotes, on="time", by="symbol", tolerance=timedelta(seconds=2)))
+
+    Arguments have the names and the meaning of pandas' `merge_asof`, but neither side has to be sorted. `other` is the
+    build side: it is published once per node, and the first worker of a node that needs it sorts it. With the session
+    extension, Catalyst plans the join, and workers read Parquet files themselves. Without the extension, applying the
+    transform runs `other`, and consecutive transforms form one pipeline. Two kinds of joins run that way even with the
+    extension: joins of streams, and joins whose distances Spark computes differently. The latter are joins on floats,
+    on integers without `spark.sql.ansi.enabled`, and on timestamps with a tolerance of a day or more, unless the
+    session's time zone is UTC.
+
+    Among rows of `other` with equal values, `backward` takes the last and `forward` the first, in the order in which
+    Spark returns the rows. At equal distances, `nearest` takes the row with the smaller value. A row with a null in
+    `on` has no match. NaN is greater than all other values.
+
+    Parameters
+    ----------
+    other:
+        The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table.
+    on:
+        The column whose values are compared: one name for both sides (the result has the left column), or a
+        `(left, right)` pair of names (the result has both). Types: integers, floats, decimals of up to 18 digits,
+        dates and timestamps.
+    by:
+        Columns that must be equal: a name or a pair as in `on`, or a list of these; none if left out. Unlike in pandas,
+        null equals nothing, as in any Spark join.
+    direction:
+        `backward`: the last row of `other` at or before the value; `forward`: the first row at or after it;
+        `nearest`: the nearer one of the two.
+    tolerance:
+        The largest distance, inclusive; unlimited if left out. For timestamps a `timedelta`; for dates a `timedelta`,
+        rounded down to days, or an int of days; for integers an int, for decimals an int or a Decimal, for floats any
+        number.
+    allow_exact_matches:
+        Whether a row with an equal value matches.
+    how:
+        `left` keeps rows without a match, as pandas does; `inner` drops them.
+    max_build_bytes:
+        Largest Arrow size of the build side, as a number of bytes or a text such as `512m`;
+        `spark.sparkext.buildSide.maxBytes` if left out.
+
+    Raises
+    ------
+    InvalidJoinError
+        When the transform is applied: lists every problem of the call. Arguments that do not fit the signature raise it
+        when the function is called.
+    ConfigError
+        When the transform is applied: `max_build_bytes` is invalid, and the call has no other problem.
+    BuildSideTooLargeError
+        When the transform is applied: the build side exceeds its limit. If workers read `other` from files
+        (`scan_parquet`), the action fails instead. If Catalyst plans the join, Spark's own join runs instead.
+    EnvironmentProblemError
+        When the transform is applied, unless Catalyst plans the join: the workers' Python lacks a package or does not
+        start, or `spark.executor.pyspark.memory` is too low.
+    """
+    arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
+    check_no_left_side("asof_join", "on", on, _USAGE)
+    overrides: dict[str, object] = {}
+    if max_build_bytes is not None:
+        overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes
+    return partial(_apply, other=other, arguments=arguments, overrides=overrides)
+
+
+def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: dict[str, object]) -> DataFrame:
+    if not is_dataframe(frame):
+        raise InvalidJoinError([f"asof_join transforms a Spark DataFrame, got {type(frame).__name__}"])
+    session = frame.sparkSession
+    problems: list[str] = []
+    settings, misconfigured = read_or_default(session_options(session), overrides)
+    check_travel(frame.schema, "left", problems)
+    build = build_side(session, other, problems)
+    if build is not None:
+        check_travel(build.schema, "right", problems)
+
+    def resolved_over(lineage: Lineage) -> ResolvedJoin | None:
+        if build is None:
+            return None
+        return resolve_as_of(
+            lineage.outputs,
+            build.schema.fields,
+            arguments,
+            source=len(lineage.spec.joins) + 1,
+            algorithm=settings.algorithm,
+            case_sensitive=is_case_sensitive(session),
+            problems=problems,
+        )
+
+    resolved = resolved_over(Lineage.starting_at(frame))
+    refuse(problems, misconfigured)
+    assert resolved is not None and build is not None, "or there is a problem"
+    if not frame.isStreaming and plans_joins(session) and planned.plans_as_of(resolved, session.conf.get):
+        return planned.join_as_of(frame, build, resolved, overrides)
+    lineage = lineage_of(frame)
+    resolved = resolved_over(lineage)
+    assert resolved is not None, "as of the frame alone"
+    return lineage.then(resolved, build.source(session, resolved.published, settings), settings)

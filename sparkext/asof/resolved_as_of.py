@@ -1,0 +1,193 @@
+"""A resolved as-of join: its nearest-value and equality columns, and its output, as in pandas' `merge_asof`."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from sparkext.joins.columns import OutputField, as_nullable, check_names, common_type, resolve_column
+from sparkext.joins.resolved_join import ResolvedJoin
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.expressions.number_types import MOST_DIGITS
+from sparkext.plans.pipeline.join_names import join_kind
+from sparkext.plans.pipeline.spec import DIRECTIONS, AsOf, ColumnRef, JoinSpec, KeyPair
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
+
+_INTEGERS = ("int8", "int16", "int32", "int64")
+_TIMES = ("timestamp", "timestamp_ntz")
+_BEYOND_WORDS = 10**20
+_BEYOND_FLOATS = 10**308
+
+
+@dataclass(frozen=True)
+class AsOfArguments:
+    """The caller's arguments, unchecked."""
+
+    on: Any
+    by: Any
+    direction: Any
+    tolerance: Any
+    allow_exact_matches: Any
+    how: Any
+
+
+def resolve_as_of(
+    left: Sequence[OutputField],
+    right: Sequence[StructField],
+    arguments: AsOfArguments,
+    source: int,
+    algorithm: str,
+    case_sensitive: bool,
+    problems: list[str],
+) -> ResolvedJoin | None:
+    """Resolve names and types; return None if `problems` got longer. `source` is the index of the build side."""
+    before = len(problems)
+    kind = _checked_kind(arguments, problems)
+    names = [*_named_pairs([arguments.on], "on", problems), *_named_pairs(_listed(arguments.by), "by", problems)]
+    left_fields = [output.field for output in left]
+    found = [
+        (
+            resolve_column(one, left_fields, "left", case_sensitive, problems),
+            resolve_column(two, right, "right", case_sensitive, problems),
+        )
+        for one, two, _ in names
+    ]
+    if len(problems) > before:
+        return None
+    columns = [(a, b) for a, b in found if a is not None and b is not None]
+    types = [common_type(left_fields[a], right[b], problems) for a, b in columns]
+    tolerance = _checked_tolerance(arguments.tolerance, types[0], left_fields[columns[0][0]], problems)
+    dropped = {b for (_, b), (_, _, shared) in zip(columns, names, strict=True) if shared}
+    outputs = [
+        *left,
+        *(
+            as_nullable(OutputField(field, ColumnRef(source, number)), kind == "left")
+            for number, field in enumerate(right)
+            if number not in dropped
+        ),
+    ]
+    check_names(outputs, case_sensitive, problems)
+    if len(problems) > before:
+        return None
+    (on_left, on_right), *_ = columns
+    keys = tuple(
+        KeyPair(left[a].ref, b, str(key_type), null_safe=False)
+        for (a, b), key_type in zip(columns[1:], types[1:], strict=True)
+    )
+    as_of = AsOf(
+        left[on_left].ref,
+        on_right,
+        str(types[0]),
+        arguments.direction,
+        arguments.allow_exact_matches,
+        tolerance,
+    )
+    spec = JoinSpec(kind, keys, algorithm, _label(arguments, names), as_of=as_of)
+    known = tuple(key_type for key_type in types[1:] if key_type is not None)
+    return ResolvedJoin(spec, tuple(range(len(right))), tuple(outputs), known, tuple(right[b] for _, b in columns[1:]))
+
+
+def _checked_kind(arguments: AsOfArguments, problems: list[str]) -> str:
+    kind = join_kind(arguments.how) if isinstance(arguments.how, str) else None
+    if kind not in ("inner", "left"):
+        problems.append(f"how={arguments.how!r}: an as-of join is 'left' or 'inner'")
+    if arguments.direction not in DIRECTIONS:
+        problems.append(f"direction={arguments.direction!r}: expected one of {', '.join(map(repr, DIRECTIONS))}")
+    if not isinstance(arguments.allow_exact_matches, bool):
+        problems.append(f"allow_exact_matches={arguments.allow_exact_matches!r}: expected True or False")
+    return kind or "left"
+
+
+def _listed(by: Any) -> Sequence[Any]:
+    if by is None:
+        return []
+    return by if isinstance(by, list) else [by]
+
+
+def _named_pairs(items: Sequence[Any], argument: str, problems: list[str]) -> list[tuple[str, str, bool]]:
+    """Return (left name, right name, whether the result has one column for both)."""
+    pairs = []
+    for item in items:
+        if isinstance(item, str):
+            pairs.append((item, item, True))
+        elif isinstance(item, tuple) and len(item) == 2 and all(isinstance(name, str) for name in item):
+            pairs.append((item[0], item[1], False))
+        else:
+            several = ", or a list of these" if argument == "by" else ""
+            problems.append(
+                f"{argument} holds {item!r}: expected a column name or a (left, right) tuple of names{several}"
+            )
+    return pairs
+
+
+def _checked_tolerance(
+    tolerance: Any, on_type: KeyType | None, on: StructField, problems: list[str]
+) -> int | float | None:
+    """Return the tolerance in units of the type: days, microseconds, unscaled decimals, or the number itself."""
+    if on_type is None:
+        return None
+    if not _has_distance(on_type):
+        problems.append(
+            f"on column {on.name!r} of type {on.dataType.simpleString()} does not support distances: expected integers,"
+            f" floats, decimals of up to {MOST_DIGITS} digits, dates or timestamps"
+        )
+        return None
+    if tolerance is None:
+        return None
+    units = _units(tolerance, on_type)
+    if units is None:
+        problems.append(f"tolerance={tolerance!r}: expected {_expected_tolerance(on_type)} of at least 0")
+        return None
+    return units
+
+
+def _has_distance(on_type: KeyType) -> bool:
+    if on_type.name == "decimal":
+        return on_type.precision <= MOST_DIGITS
+    return on_type.name in (*_INTEGERS, *_TIMES, "float32", "float64", "date")
+
+
+def _units(tolerance: Any, on_type: KeyType) -> int | float | None:
+    """Return the tolerance in units of the type, None if it does not fit the type, is negative or is NaN."""
+    if isinstance(tolerance, datetime.timedelta):
+        unit = {"date": datetime.timedelta(days=1), **dict.fromkeys(_TIMES, datetime.timedelta(microseconds=1))}
+        if on_type.name not in unit or tolerance < datetime.timedelta(0):
+            return None
+        return tolerance // unit[on_type.name]
+    if isinstance(tolerance, bool) or on_type.name in _TIMES:
+        return None
+    floating = on_type.name in ("float32", "float64")
+    numbers = {"decimal": (int, Decimal), "float32": (int, float, Decimal), "float64": (int, float, Decimal)}
+    if not isinstance(tolerance, numbers.get(on_type.name, (int,))) or _is_nan(tolerance) or tolerance < 0:
+        return None
+    # All tolerances beyond the type's range are equivalent, so they are capped.
+    if floating:
+        return float(tolerance) if tolerance < _BEYOND_FLOATS else math.inf
+    return int(min(tolerance, _BEYOND_WORDS) * 10**on_type.scale)
+
+
+def _is_nan(number: Any) -> bool:
+    return number.is_nan() if isinstance(number, Decimal) else bool(number != number)
+
+
+def _expected_tolerance(on_type: KeyType) -> str:
+    if on_type.name in _TIMES:
+        return "a timedelta"
+    if on_type.name == "date":
+        return "a timedelta, or a whole number of days,"
+    return {"decimal": "a Decimal or a whole number", "float32": "a number", "float64": "a number"}.get(
+        on_type.name, "a whole number"
+    )
+
+
+def _label(arguments: AsOfArguments, names: Sequence[tuple[str, str, bool]]) -> str:
+    terms = [one if shared else f"{one} = {two}" for one, two, shared in names[1:]]
+    one, two, shared = names[0]
+    near = one if shared else f"{one} ~ {two}"
+    return f"{arguments.direction} as of {near}" + (f" by {', '.join(terms)}" if terms else "")

@@ -1,0 +1,104 @@
+"""Binds a spec to its build sides: returns a pipeline of joins, a filter and the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_store import BuildSide
+from sparkext.config import Settings
+from sparkext.engine.nodes import Operator, Sink
+from sparkext.engine.operators.build_preserving_join import BuildPreservingJoin
+from sparkext.engine.operators.filter import Filter
+from sparkext.engine.operators.join import Join
+from sparkext.engine.operators.reducing_join import ReducingJoin
+from sparkext.engine.pipeline import Pipeline, Resources
+from sparkext.engine.sinks.gathered_rows import GatheredRows
+from sparkext.engine.sinks.groups import Groups
+from sparkext.engine.sinks.outgoing_rows import Leaving, LeavingRows
+from sparkext.engine.sinks.routed_blocks import Routed, RoutedCells
+from sparkext.engine.sinks.top_rows import TopRows
+from sparkext.plans.adaptive.join_order import reducers
+from sparkext.plans.pipeline.spec import PipelineSpec
+from sparkext.reports.metrics import NO_TASK, TaskMetrics
+
+
+def join_pipeline(
+    spec: PipelineSpec,
+    builds: Sequence[BuildSide],
+    output_schema: pa.Schema,
+    settings: Settings,
+    resources: Resources,
+    metrics: TaskMetrics | None = None,
+    leaving: Leaving | Routed | None = None,
+) -> Pipeline:
+    """Return a task's pipeline, which joins rows and emits the result rows, only the first result rows, or groups.
+
+    With `leaving`, the result rows are sent to other tasks.
+
+    Every output batch is checked against `output_schema`, the declared schema of the result. `metrics.order` is the
+    order in which the joins run, if it differs from the order of the spec.
+    """
+    metrics = TaskMetrics(NO_TASK) if metrics is None else metrics
+    metrics.behind = ["filter"] if spec.filter is not None else []
+    if spec.aggregations:
+        metrics.behind.append("group")
+    else:
+        metrics.behind.append("gather payload" if spec.top is None else "top")
+    metrics.indexes = [
+        {**vars(build.info), "reused": build.reused, "is_partition": build.is_partition} for build in builds
+    ]
+    operators = operators_of(spec, builds, settings, metrics)
+    sink = sink_of(spec, builds, output_schema, settings)
+    if leaving is not None:
+        assert isinstance(sink, GatheredRows), "whole rows leave"
+        free = resources.headroom
+        sink = LeavingRows(sink, leaving, free) if isinstance(leaving, Leaving) else RoutedCells(sink, leaving, free)
+    if any(one.in_order for one in spec.aggregations):
+        resources = replace(resources, cores=1)
+    return Pipeline(operators, sink, settings, resources, metrics)
+
+
+def operators_of(
+    spec: PipelineSpec, builds: Sequence[BuildSide], settings: Settings, metrics: TaskMetrics
+) -> list[Operator]:
+    """Return a spec's joins over these build sides, in the order of `metrics.order`, followed by the spec's filter."""
+    if len(builds) != len(spec.joins):
+        raise ValueError(f"{len(spec.joins)} joins need as many build sides, got {len(builds)}")
+    order = metrics.order or range(len(builds))
+    places = {number: place for place, number in enumerate(order)}
+    operators: list[Operator] = [_join(spec, number, builds, places[number] + 1, settings, metrics) for number in order]
+    if spec.filter is not None:
+        operators.append(Filter(spec.filter, len(spec.joins) + 1))
+    return operators
+
+
+def sink_of(spec: PipelineSpec, builds: Sequence[BuildSide], output_schema: pa.Schema, settings: Settings) -> Sink:
+    """Return the sink of a spec: groups, top rows or all rows."""
+    if spec.aggregations:
+        return Groups(spec.aggregations, output_schema, settings.debug_hash_mask)
+    columns = [{} if join.how == "existence" else build.columns for join, build in zip(spec.joins, builds, strict=True)]
+    rows = GatheredRows(spec.outputs, output_schema, columns)
+    return rows if spec.top is None else TopRows(spec.top, rows)
+
+
+def _join(
+    spec: PipelineSpec,
+    number: int,
+    builds: Sequence[BuildSide],
+    before: int,
+    settings: Settings,
+    metrics: TaskMetrics,
+) -> Join | ReducingJoin:
+    join, build = spec.joins[number], builds[number]
+    if join.preserves_build:
+        return BuildPreservingJoin(spec, build)
+    behind = () if settings.debug_join_order == "query" else reducers(spec, number)
+    if behind:
+        recipe = index_recipe(spec, number, settings.debug_hash_mask)
+        at_once = settings.debug_join_order == "random"
+        return ReducingJoin(spec, number, behind, builds, recipe, before, metrics, at_once)
+    return Join(join, build, number + 1, before)

@@ -1,0 +1,62 @@
+"""A semi-join that only saves work: a later join would drop the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sparkext.engine.operators.join import Join
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.rows.row_set import RowSet
+
+_SEEN_ROWS = 1 << 16
+_MOST_KEPT = 0.5
+"""Limit of the matching rows, as a fraction of the first rows. Chosen without measurement; it detects unexpectedly
+skewed or unselective keys."""
+
+
+@dataclass
+class Dropped:
+    """Counters of a `DroppingJoin`, shared by all threads. They are not locked: a lost update has little effect."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+
+    @property
+    def too_few(self) -> bool:
+        """Whether the join drops too few rows to pay off."""
+        return self.rows_in >= _SEEN_ROWS and self.rows_out > _MOST_KEPT * self.rows_in
+
+
+class DroppingJoin:
+    """Drops rows without a match. If most of the first rows have a match, it passes on all later rows unchecked."""
+
+    def __init__(self, join: Join, dropped: Dropped) -> None:
+        """Bind the join to its shared counters."""
+        self._join, self._dropped = join, dropped
+        self.row_bytes = join.row_bytes
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit the matching rows."""
+        if self._dropped.too_few:
+            yield from _passed(rows, budget)
+            return
+        kept = 0
+        for emitted in self._join.process(rows, budget):
+            kept += emitted.length
+            yield emitted
+        self._dropped.rows_in += rows.length
+        self._dropped.rows_out += kept
+
+    def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit nothing: `process` emits all results."""
+        return iter(())
+
+
+def _passed(rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
+    start = 0
+    while start < rows.length:
+        some = rows.slice(start, min(budget.next().rows, rows.length - start))
+        budget.observe(some.length, some.length)
+        start += some.length
+        yield some

@@ -1,0 +1,59 @@
+"""A filter: keeps the rows that fulfil a condition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkext.engine.operators.join_matches import pieces
+from sparkext.errors import ConditionError
+from sparkext.expressions.arrow_evaluator import ExpressionError, holds, told_values
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.expressions.expression import Expression
+from sparkext.plans.pipeline.spec import ColumnRef
+from sparkext.rows.row_set import RowSet
+
+_ROW_ID_BYTES = 8
+
+
+class Filter:
+    """Emits the ids of rows for which `condition` is true; `sources` is the number of sources of its input.
+
+    Raises
+    ------
+    ConditionError
+        The condition fails on a row.
+    """
+
+    def __init__(self, condition: Expression, sources: int) -> None:
+        """Bind the condition and collect the columns that it reads."""
+        self._condition = condition
+        self._columns = [ColumnRef(node.source, node.column) for node in condition.columns()]
+        self.row_bytes = float(_ROW_ID_BYTES * sources)
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit the rows that fulfil the condition."""
+        for piece in pieces(rows, self._columns, budget):
+            start = 0
+            while start < piece.length:
+                started = time.perf_counter()
+                some = piece.slice(start, min(budget.next().rows, piece.length - start))
+                kept = self._kept(some)
+                budget.observe(some.length, kept.size)
+                budget.spent_since(started)
+                start += some.length
+                if kept.size:
+                    yield some if kept.size == some.length else some.picked(kept)
+
+    def _kept(self, rows: RowSet) -> npt.NDArray[np.intp]:
+        try:
+            return np.flatnonzero(holds(self._condition, rows))
+        except ExpressionError as error:
+            raise ConditionError(f"the filter fails on {told_values(self._condition, rows, error.row)}") from error
+
+    def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit nothing: `process` emits all results."""
+        return iter(())

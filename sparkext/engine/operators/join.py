@@ -1,0 +1,168 @@
+"""A join: looks rows up in a build side and emits pairs of row ids.
+
+    rows ─▶ pieces whose keys fit a budget ─▶ matches ─▶ pairs, a budget at a time ─▶ rows with one more source
+
+If the join has only keys, all rows with equal keys match. If it also has a condition, a row is known to have no match
+only after all of its pairs have been tested. Results that depend on this (unmatched rows of a left join, semi, anti and
+existence joins) are emitted after the pairs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkext.build_sides.index_store import BuildSide
+from sparkext.engine.operators.join_matches import Found, JoinMatches, Lookup, pieces
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.columns.row_ids import row_id_dtype
+from sparkext.kernels.indexes.matches import START, Matches, Pairs, probe
+from sparkext.kernels.indexes.nested_loop import NestedLoop
+from sparkext.kernels.indexes.range_index import Candidates
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.pipeline.spec import JoinSpec
+from sparkext.rows.row_set import RowSet, SourceColumns
+
+_ROW_ID_BYTES = 8
+_LOOKUP_BYTES = 16  # first match and count of every probe row
+_PROBE_KIND = {"right": "inner", "full": "left"}
+
+
+class Join:
+    """A join whose output is determined for each probe row: inner, left, semi, anti or existence.
+
+    `source` is the index of the build side among the sources of the pipeline. `before` is the number of sources of the
+    input rows: `source` by default, unless the joins run in a different order than in the query.
+    """
+
+    def __init__(self, spec: JoinSpec, build: BuildSide, source: int, before: int | None = None) -> None:
+        """Bind the join to its build side."""
+        self._kind = _PROBE_KIND.get(spec.how, spec.how)
+        self._outer = self._kind == "left"
+        self._build = build
+        self._source = source
+        self._matches = JoinMatches(spec, self._kind, build, source)
+        self.row_bytes = float(_ROW_ID_BYTES * ((source if before is None else before) + 1) + _LOOKUP_BYTES)
+
+    @property
+    def columns(self) -> Mapping[int, Column]:
+        """The build columns that later nodes may read."""
+        return {} if self._kind == "existence" else self._build.columns
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit the results of the join for these rows."""
+        # Keys that are copied for the lookup are limited to a budget at a time.
+        for piece in pieces(rows, self._matches.looked_up, budget):
+            started = time.perf_counter()
+            found = self._matches.lookup(piece, budget)
+            budget.spent_since(started)
+            yield from self._emitted(piece, found, budget)
+
+    def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit nothing: `process` emits all results."""
+        return iter(())
+
+    def _emitted(self, rows: RowSet, found: Found, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit the results for these rows and the matches found for them."""
+        emitted = self._conditional if found.conditional else self._unconditional
+        return emitted(rows, found.pairs, budget)
+
+    def _unconditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit the results for these rows, a budget at a time, without testing pairs."""
+        columns: SourceColumns = self.columns
+        if self._kind == "existence":
+            assert isinstance(found, Matches), "one match a row is all that is asked"
+            columns = _existence(found.first >= 0)
+        for pairs in _pairs(rows.length, found, self._kind, budget):
+            yield rows.joined(pairs, columns, self._outer, self._source)
+
+    def _conditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit the results for these rows after testing their pairs; see the module docstring."""
+        matched = np.zeros(rows.length, dtype=np.bool_)
+        emits_pairs = self._kind in ("inner", "left")
+        for pairs in _pairs(rows.length, found, "inner", budget):
+            probe_rows = np.arange(pairs.length) if pairs.probe_rows is None else pairs.probe_rows
+            tried = 0
+            candidates = rows.joined(pairs, self._build.columns, False, self._source)
+            for piece in pieces(candidates, self._matches.tested, budget):
+                started = time.perf_counter()
+                of_piece = probe_rows[tried : tried + piece.length]
+                # Semi, anti and existence joins need one match per row: failures on its later pairs are ignored.
+                kept = self._matches.kept(piece, None if emits_pairs else np.where(matched[of_piece], -1, of_piece))
+                matched[of_piece if kept is None else of_piece[kept]] = True
+                tried += piece.length
+                passed = piece if kept is None else piece.picked(kept)
+                self._note(passed)
+                budget.spent_since(started)
+                if passed.length and emits_pairs:
+                    yield passed
+        yield from self._decided(rows, matched, budget)
+
+    def _decided(self, rows: RowSet, matched: npt.NDArray[np.bool_], budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit the results that depend on whether a row has a match, one per row."""
+        kind = self._kind
+        if kind == "inner":
+            return
+        wanted = np.arange(rows.length) if kind == "existence" else np.flatnonzero(matched == (kind == "semi"))
+        ids = frozen(wanted.astype(row_id_dtype(rows.length)))
+        columns: SourceColumns = _existence(matched) if kind == "existence" else self.columns
+        start = 0
+        while start < ids.size:
+            piece = ids[start : start + budget.next().rows]
+            build_rows = {"left": np.full_like(piece, -1), "existence": piece}.get(kind)
+            yield rows.joined(Pairs(piece.size, piece, build_rows), columns, self._outer, self._source)
+            budget.observe(0, piece.size)
+            start += piece.size
+
+    def _note(self, pairs: RowSet) -> None:
+        """Receive the pairs that fulfil the condition: a hook for subclasses."""
+
+
+def _pairs(rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+    """Expand matches into pairs, a budget at a time. Each budget is requested just before its pairs are produced."""
+    if isinstance(found, Matches):
+        return _expanded(rows_in, found, kind, budget)
+    return _tried(found, kind, budget)
+
+
+def _expanded(rows_in: int, matches: Matches, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+    """Yield the pairs of ranges of matches."""
+    remaining = matches.output_rows(kind)
+    cursor = START
+    while remaining:
+        started = time.perf_counter()
+        most = budget.next().rows
+        before = cursor.row
+        pairs, cursor = probe(matches, kind, cursor, most, remaining)
+        remaining -= pairs.length
+        used = cursor.row - before if remaining else rows_in
+        rows_in -= used
+        budget.observe(used, pairs.length)
+        budget.spent_since(started)
+        yield pairs
+    if rows_in:
+        budget.observe(rows_in, 0)
+
+
+def _tried(candidates: Candidates | NestedLoop, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+    """Yield the pairs found by testing candidates."""
+    cursor, ended = START, False
+    while not ended:
+        started = time.perf_counter()
+        most = budget.next().rows
+        before = cursor.row
+        pairs, cursor, ended = candidates.probe(kind, cursor, most)
+        budget.observe(cursor.row - before, pairs.length)
+        budget.spent_since(started)
+        if pairs.length:
+            yield pairs
+
+
+def _existence(found: npt.NDArray[np.bool_]) -> Sequence[Column]:
+    """Return the column that an existence join adds; `found` is true for rows with a match."""
+    return [Column.of(pa.array(found))]

@@ -1,0 +1,180 @@
+"""The pipeline: passes rows from a source through operators into a sink, and measures each of them.
+
+    source ─▶ operator ─▶ operator ─▶ … ─▶ sink ─▶ record batches
+                └── every arrow carries at most a budget of rows ──┘
+
+The pipeline depends only on the protocols in `sparkext.engine.nodes`. `plans.adaptive.delivery` determines the order of
+calls, depth first by default: an output that respects its operator's budget passes through all later operators before
+that operator resumes. At most one output per operator exists at any time (Kawashima & Tatebe, conclusion 3).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from sparkext.config import Settings
+from sparkext.engine.nodes import Operator, Sink, Source
+from sparkext.engine.worker_task import owned_cores
+from sparkext.errors import ConditionError, SchemaMismatchError
+from sparkext.kernels.columns.gather import VarBytesOverflowError
+from sparkext.kernels.indexes.nested_loop import PairError
+from sparkext.kernels.runtime.threads import may_begin, pool
+from sparkext.memory import freed
+from sparkext.memory.probes import Tasks, process_probe
+from sparkext.plans.adaptive.delivery import (
+    DELIVERIES,
+    Way,
+    cooperative,
+    depth_first,
+    independent,
+    set_at_a_time,
+    to_the_end,
+)
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.adaptive.output_size import BudgetLimits, OutputSizeController
+from sparkext.reports.metrics import TaskMetrics
+from sparkext.rows.row_set import RowSet
+
+_LEAST_PART_ROWS = 4_096  # a thread processes fewer rows in less time than its dispatch costs
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The memory and cores that a task may use.
+
+    `headroom` returns the free memory in bytes and the name of the binding limit, or None if unknown. `tasks` counts
+    the tasks that share this limit. `reclaim` returns freed memory to the system (see `OutputSizeController`). `cores`
+    is the number of cores that the task owns.
+    """
+
+    headroom: Callable[[], tuple[int, str] | None]
+    tasks: Callable[[str], int] = lambda limit: 1
+    reclaim: Callable[[], bool] = lambda: False
+    cores: int = 1
+
+    @classmethod
+    def of_this_task(cls, tasks: Tasks) -> Resources:
+        """Return the resources of a Spark task; `tasks` counts the tasks that share its memory."""
+        probe = process_probe()
+        return cls(
+            lambda: probe.headroom(tasks),
+            lambda limit: tasks(limit, probe.binding_group),
+            freed.reclaim,
+            may_begin(owned_cores()),
+        )
+
+
+class Pipeline:
+    """Operators and a sink for one task. Call `run` at most once; `metrics` is complete afterwards."""
+
+    def __init__(
+        self,
+        operators: Sequence[Operator],
+        sink: Sink,
+        settings: Settings,
+        resources: Resources,
+        metrics: TaskMetrics,
+    ) -> None:
+        """Create a budget for each operator and for the sink."""
+        nodes: list[Operator | Sink] = [*operators, sink]
+        self._delivery = DELIVERIES[settings.debug_delivery]
+        self._is_independent = settings.threads == "independent"
+        self._threads = resources.cores if self._delivery.parallel else 1
+        limits = BudgetLimits(
+            settings.morsel_min_rows,
+            settings.morsel_max_rows,
+            settings.morsel_max_bytes,
+            settings.memory_fraction,
+            self._threads,
+            self._delivery.rows,
+        )
+        self._controller = OutputSizeController(
+            [node.row_bytes for node in nodes],
+            limits,
+            resources.headroom,
+            resources.tasks,
+            resources.reclaim,
+            keep_decisions=settings.report_decisions,
+            final_copies=sink.copies,
+        )
+        self._stages = [_Stage(node, OperatorBudget(self._controller, number)) for number, node in enumerate(nodes)]
+        self.metrics = metrics
+
+    def run(self, source: Source) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches that the sink emits for the rows of a source.
+
+        Raises
+        ------
+        ConditionError
+            A condition fails on a pair of rows.
+        SchemaMismatchError
+            The input or the output does not have the planned schema.
+        """
+        started = time.perf_counter()
+        try:
+            with self._way() as way:
+                for batch in to_the_end(way, self._stages, source.row_sets(self.metrics)):
+                    source.confirm()
+                    self.metrics.batches_out += 1
+                    yield batch
+            source.confirm()
+        except PairError as error:
+            raise ConditionError(f"the condition of join {error}") from error
+        except VarBytesOverflowError as error:
+            raise SchemaMismatchError("a single string or binary value holds more than 2 GiB") from error
+        finally:
+            self._finish_metrics(started)
+
+    @contextmanager
+    def _way(self) -> Iterator[Way]:
+        """Yield the configured delivery function, with its thread pool if it needs one."""
+        by_sets, threads = self._delivery.by_sets, self._threads
+        if threads == 1:
+            yield partial(set_at_a_time, pool=None) if by_sets else depth_first
+        elif self._is_independent and not by_sets:
+            yield partial(independent, threads=threads)
+        else:
+            with pool(threads) as executor:
+                cooperation = partial(cooperative, divide=_parts, pool=executor, threads=threads)
+                yield partial(set_at_a_time, pool=executor) if by_sets else cooperation
+
+    def _finish_metrics(self, started: float) -> None:
+        self.metrics.operators = self._controller.summaries()
+        self.metrics.rows_in = self.metrics.operators[0]["rows_in"]
+        self.metrics.seconds = [stage.budget.seconds for stage in self._stages]
+        # Decisions have monotonic timestamps. One offset, read after all decisions, converts them to epoch time.
+        epoch = time.time() - time.monotonic()
+        self.metrics.decisions = [
+            (epoch + decision.time, decision.operator, decision.headroom, decision.budget, decision.produced)
+            for decision in self._controller.decisions
+        ]
+        if self.metrics.order:
+            self.metrics.in_query_order()
+        self.metrics.elapsed_seconds = time.perf_counter() - started
+        self.metrics.started = time.time() - self.metrics.elapsed_seconds
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """An operator or the sink with its budget: a `Stage` of `plans.adaptive.delivery`."""
+
+    node: Operator | Sink
+    budget: OperatorBudget
+
+    def process(self, rows: RowSet) -> Iterator[Any]:
+        return self.node.process(rows, self.budget)
+
+    def finish(self) -> Iterator[Any]:
+        return self.node.finish(self.budget)
+
+
+def _parts(rows: RowSet, threads: int) -> list[RowSet]:
+    """Split rows into at most `threads` parts of at least `_LEAST_PART_ROWS` rows each."""
+    return rows.parts(max(1, min(threads, rows.length // _LEAST_PART_ROWS)))

@@ -1,0 +1,1 @@
+"""The sinks of pipelines. Each sink has its own file (see `sparkext.engine.nodes`)."""

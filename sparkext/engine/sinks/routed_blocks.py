@@ -1,0 +1,100 @@
+"""A sink of rows that are streamed to partitions, as blocks (`cell` in the code) of one bucket (`line`) each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.engine.sinks.gathered_rows import GatheredRows
+from sparkext.engine.worker_task import task_id
+from sparkext.memory.freed import FreeMemory, headroom_for
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.row_set import RowSet
+from sparkext.shuffle.outgoing_rows import gathered_bytes
+from sparkext.shuffle.packed_rows import packed_cells
+from sparkext.shuffle.partitioning import Partitioning
+from sparkext.shuffle.router import Router
+from sparkext.shuffle.streamed import ROUTED, Streamed, TaskFiles
+
+_BYTES_PER_LINE = 512 << 10
+_MOST_BYTES = 256 << 20
+"""Limit of the rows that are gathered before they are sorted by bucket. Joining a block costs 0.3 ms plus 11 ns per row
+(4 columns)."""
+
+_SHARE_OF_HEADROOM = 0.05
+
+
+@dataclass(frozen=True)
+class Routed:
+    """The partitioning of streamed rows. `way`: the mode, as in `spark.sparkext.debug.slots`."""
+
+    partitioning: Partitioning
+    streamed: Streamed
+    way: str
+
+
+class RoutedCells:
+    """Emits all rows in blocks, with the target partition of each."""
+
+    def __init__(self, rows: GatheredRows, routed: Routed, free: FreeMemory) -> None:
+        """Bind it to the outgoing columns."""
+        self._gathered = rows
+        self._partitioning = routed.partitioning
+        self._router = Router(routed.streamed, TaskFiles(routed.streamed.run), routed.way, task_id().partition)
+        self.row_bytes = rows.row_bytes
+        self.copies = rows.copies
+        self._free = free
+        self._turn = Lock()
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = self._limit = 0
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Gather rows; emit blocks when there are enough."""
+        for batch in self._gathered.process(rows, budget):
+            cells = None
+            with self._turn:
+                if not self._waiting:
+                    self._limit = self._bytes_to_gather()
+                self._waiting.append(batch)
+                self._bytes += gathered_bytes(batch)
+                if self._bytes >= self._limit:
+                    cells = self._cells(budget)
+            if cells is not None:
+                yield cells
+
+    def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Emit the gathered rows."""
+        if self._waiting:
+            yield self._cells(budget)
+
+    def _bytes_to_gather(self) -> int:
+        wanted = min(self._partitioning.table.lines * _BYTES_PER_LINE, _MOST_BYTES)
+        headroom = headroom_for(int(wanted / _SHARE_OF_HEADROOM), self._free)
+        return wanted if headroom is None else min(wanted, int(headroom * _SHARE_OF_HEADROOM))
+
+    def _cells(self, budget: OperatorBudget) -> pa.RecordBatch:
+        """Return the gathered rows as blocks, which share one contiguous buffer."""
+        started = time.perf_counter()
+        table = pa.Table.from_batches(self._waiting)
+        self._waiting, self._bytes = [], 0
+        rows = pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)
+        order = self._partitioning.order(self._partitioning.lines(rows)[1], task_id().partition)
+        self._router.look()
+        run, packed = packed_cells(rows, order) if order.rows.size else (pa.py_buffer(b""), [])
+        counts = np.diff(order.starts)
+        present = np.flatnonzero(counts)
+        self._router.tell(present.tolist(), counts[present].tolist())
+        lines = [cell.line for cell in packed]
+        slots = [self._router.slot(line) for line in lines]
+        ends = np.array([*(cell.start for cell in packed), run.size], np.int32)
+        cells = pa.Array.from_buffers(pa.binary(), len(packed), [None, pa.py_buffer(ends), run])
+        budget.spent_since(started)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(slots, pa.int32()), pa.array(lines, pa.int32()), cells], schema=ROUTED
+        )

@@ -1,0 +1,168 @@
+"""A sink of a task's first n rows in some order (n: `top.count`). Spark's operator selects from the rows of all tasks.
+
+    rows ──▶ first column ──▶ before the bound? ──▶ other columns ──▶ before it? ──▶ payload ──▶ held
+               of the order                          of the order                                 │
+                                                              more than 2 n rows are held:        ▼
+                                                   row n becomes the new bound, rows after it are dropped
+
+As Spark selects the first rows, a task may emit more than n rows: if memory is short, the held rows are emitted. The
+bound stays valid, as at least n rows are not after it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.engine.sinks.gathered_rows import GatheredRows
+from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES
+from sparkext.plans.pipeline.top import OrderedBy, Top
+from sparkext.rows.morsels import within_bytes
+from sparkext.rows.row_order import Bound, Part, Rows, compared, first_rows, parts_of
+from sparkext.rows.row_set import RowSet
+
+LEAST_BYTES = 1 << 20
+"""Rows up to this size stay in memory, however little is free."""
+MOST_BYTES = 1 << 30
+"""Rows beyond this size are emitted: the strings of a column are combined into one array, which holds up to 2 GiB."""
+
+
+class TopRows:
+    """Emits record batches that contain the first rows, and possibly others; `payload` gathers them.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A column does not have the declared type.
+    """
+
+    copies = FINAL_OUTPUT_COPIES
+
+    def __init__(self, top: Top, payload: GatheredRows) -> None:
+        """Begin without rows."""
+        self._count = top.count
+        self._order = top.order
+        self._payload = payload
+        self._looked_at = [payload.outputs[by.output] for by in top.order]
+        self.row_bytes = payload.row_bytes
+        self._turn = Lock()
+        self._hold([])
+        self._bound: Bound | None = None
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Hold the rows that may be among the first; emit rows if memory is short."""
+        start = 0
+        while start < rows.length:
+            most = budget.next()
+            started = time.perf_counter()
+            piece = rows.next_piece(start, most.rows, self._looked_at, most.bytes)
+            start += piece.length
+            candidates = self._candidates(piece)
+            budget.observe(piece.length, 0)
+            budget.spent_since(started)
+            for some in candidates.pieces(self._payload.outputs, most.bytes) if candidates.length else ():
+                started = time.perf_counter()
+                batch = self._payload.batch(some)
+                with self._turn:
+                    leaving = self._entered(batch, budget)
+                budget.spent_since(started)
+                yield from self._emitted(leaving, budget)
+
+    def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Emit the held rows that are among the first."""
+        started = time.perf_counter()
+        self._reduce()
+        budget.spent_since(started)
+        yield from self._emitted(self._held, budget)
+
+    def _candidates(self, rows: RowSet) -> RowSet:
+        """Return the rows before the bound, at most n of them. If there are n, the last of them is the new bound.
+
+        The result is always a copy: held rows must not refer to the columns of a morsel.
+        """
+        bound, looked_at = self._bound, self._order
+        kept = rows
+        if bound is not None:
+            first = self._parts(rows, looked_at[:1])
+            before, equal = compared(first, bound[: len(first)])
+            kept = rows.picked(np.flatnonzero(before if len(looked_at) == 1 else before | equal))
+            if kept.length and len(looked_at) > 1:
+                kept = kept.picked(np.flatnonzero(compared(self._parts(kept, looked_at), bound)[0]))
+        if kept.length >= self._count:  # all n rows are held or emitted, so rows after them are not needed
+            first_of_all, self._bound = first_rows(self._parts(kept, looked_at), self._count)
+            kept = kept.picked(first_of_all)
+        return kept if kept is not rows else rows.picked(np.arange(rows.length))
+
+    def _parts(self, rows: RowSet, order: Sequence[OrderedBy]) -> list[Part]:
+        columns = (self._payload.column(rows, by.output) for by in order)
+        return _ordered(columns, order)
+
+    def _entered(self, batch: pa.RecordBatch, budget: OperatorBudget) -> list[pa.RecordBatch]:
+        """Hold the rows of a batch; return the batches to emit."""
+        self._held.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        most = min(MOST_BYTES, max(LEAST_BYTES, budget.usable_bytes()))
+        is_due = self._bound is None or self._rows > 2 * self._count or self._bytes > most
+        if is_due and self._bytes <= MOST_BYTES:
+            self._reduce()
+        if self._bytes <= most:
+            return []
+        leaving = self._held
+        self._hold([])
+        return leaving
+
+    def _hold(self, batches: list[pa.RecordBatch]) -> None:
+        self._held = batches
+        self._rows = sum(batch.num_rows for batch in batches)
+        self._bytes = sum(batch.nbytes for batch in batches)
+
+    def _reduce(self) -> None:
+        """Drop the held rows after the first n; row n becomes the new bound."""
+        if self._rows < self._count:
+            return
+        columns = (pa.concat_arrays([batch.column(by.output) for batch in self._held]) for by in self._order)
+        rows, self._bound = first_rows(_ordered(columns, self._order), self._count)
+        if rows.size < self._rows:
+            self._hold(_merged(_taken(self._held, rows)))
+
+    def _emitted(self, batches: Sequence[pa.RecordBatch], budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            start = 0
+            while start < batch.num_rows:
+                most = budget.next()
+                started = time.perf_counter()
+                piece = next(within_bytes(batch.slice(start, most.rows), most.bytes))
+                budget.observe(0, piece.num_rows, piece.nbytes)
+                start += piece.num_rows
+                budget.spent_since(started)
+                yield piece
+
+
+def _ordered(columns: Iterator[pa.Array], order: Sequence[OrderedBy]) -> list[Part]:
+    return [
+        part
+        for column, by in zip(columns, order, strict=True)
+        for part in parts_of(column, by.ascending, by.nulls_first)
+    ]
+
+
+def _taken(batches: Sequence[pa.RecordBatch], rows: Rows) -> Iterator[pa.RecordBatch]:
+    """Yield copies of these rows; `rows` are ascending row numbers over all batches."""
+    start = 0
+    for batch in batches:
+        within = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + batch.num_rows)]
+        if within.size:
+            yield batch.take(pa.array(within - start))
+        start += batch.num_rows
+
+
+def _merged(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Concatenate consecutive batches of equal schema: nested columns of files may have different element names."""
+    return [pa.concat_batches(list(alike)) for _, alike in groupby(batches, key=lambda batch: batch.schema)]

@@ -1,0 +1,95 @@
+"""Rows streamed to a partition in blocks (`cell` in the code), and the cost of each bucket (`line`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from sparkext.kernels.columns.gather import Column
+from sparkext.plans.shuffle.load_table import Told
+from sparkext.reports.metrics import TaskMetrics
+from sparkext.rows.morsels import MAX_MORSEL_BYTES, morsels
+from sparkext.rows.row_set import RowSet
+from sparkext.shuffle.packed_rows import RowUnpacker
+from sparkext.shuffle.streamed import TaskFiles
+
+_TELL_SECONDS = 0.1
+
+
+class Arriving(NamedTuple):
+    """Received data: a block of probe rows, or the locations of build rows (a text) for the group of a bucket."""
+
+    line: int
+    is_build: bool
+    content: pa.Buffer
+
+
+def arriving(batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
+    """Yield the received data one by one, without copies."""
+    for batch in batches:
+        lines, build, contents = batch.columns
+        for number in range(batch.num_rows):
+            yield Arriving(lines[number].as_py(), build[number].as_py(), contents[number].as_buffer())
+
+
+class LineClock:
+    """Measures the rows of each bucket, and the CPU seconds that this thread spends on them, without waiting times.
+
+    It writes the measurements to the task's files at intervals of at least `_TELL_SECONDS`.
+    """
+
+    def __init__(self, files: TaskFiles) -> None:
+        """Begin without a bucket."""
+        self._files = files
+        self.told = Told()
+        self._line: int | None = None
+        self._since = time.thread_time()
+        self._last = time.monotonic()
+
+    def turn(self, line: int | None) -> None:
+        """Attribute this thread's time to a bucket from now on, or to none (None)."""
+        now = time.thread_time()
+        if self._line is not None:
+            self.told.spend(self._line, now - self._since)
+        self._line, self._since = line, now
+        if time.monotonic() - self._last >= _TELL_SECONDS:
+            self.tell()
+
+    def count(self, rows: int) -> None:
+        """Count rows of the current bucket."""
+        assert self._line is not None, "rows are of a line"
+        self.told.count(self._line, rows)
+
+    def tell(self) -> None:
+        """Write the measurements to the task's files."""
+        self._files.tell(self.told)
+        self._last = time.monotonic()
+
+
+class StreamedCells:
+    """A sequence of blocks for one group of buckets."""
+
+    def __init__(self, cells: Iterable[Arriving], rows: RowUnpacker, max_rows: int, clock: LineClock) -> None:
+        """Bind the blocks to their reader and to the clock."""
+        self._cells = cells
+        self._rows = rows
+        self._max_rows = max_rows
+        self._clock = clock
+
+    def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
+        """Yield the rows of each block in morsels."""
+        for cell in self._cells:
+            self._clock.turn(cell.line)
+            metrics.batches_in += 1
+            batches = self._rows.batches([cell.content], self._max_rows, MAX_MORSEL_BYTES)
+            for morsel in morsels(batches, self._max_rows):
+                metrics.morsels += 1
+                self._clock.count(morsel.num_rows)
+                yield RowSet.of_morsel([Column.of(column) for column in morsel.columns], morsel.num_rows)
+        self._clock.turn(None)
+
+    def confirm(self) -> None:
+        """Do nothing: received rows do not change."""

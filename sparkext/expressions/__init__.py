@@ -1,0 +1,1 @@
+"""Expressions evaluated on rows of a pipeline, column by column."""

@@ -1,0 +1,297 @@
+"""Arithmetic of decimals, exact as in Spark.
+
+It computes with machine words if the extremes of a batch prove that nothing overflows, else with Python integers:
+
+    l_extendedprice * (1 - l_discount)      90104..10494950 at scale 2
+                                          * 90..100         at scale 2, from 1.00 - 0.00..0.10
+                                          = 8109360..1049495000 at scale 4: fits a word, and the result's type
+
+The exact result is rounded half up to the scale of its type. If it exceeds the precision, it is null or an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sparkext.expressions.vectors import Interval, Mask, Vector, all_known, any_of, both, extremes, in_turn, where_true
+from sparkext.kernels.columns.buffers import allocate
+from sparkext.kernels.runtime.jit import AnyArray
+from sparkext.plans.expressions.expression import Expression
+
+_WORD = (1 << 63) - 1
+_MOST_PLACES = 18  # 10^18 is the last power of ten that fits a word
+_EXACT_DOUBLES = 1 << 53
+_MOST_EXACT_POWER = 22  # 10^22 is the last power of ten that is a double
+_UFUNCS: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply}
+_EXACT = {"plus": "+", "minus": "-", "times": "*"}
+_INTERVALS: dict[str, Callable[[Interval, Interval], Interval]] = {
+    "+": lambda one, other: (one[0] + other[0], one[1] + other[1]),
+    "-": lambda one, other: (one[0] - other[1], one[1] - other[0]),
+    "*": lambda one, other: _hull([first * second for first in one for second in other]),
+}
+
+
+def interval_of(op: str, one: Interval, other: Interval) -> Interval:
+    """Return bounds of sums, differences or products of numbers within the given bounds."""
+    return _INTERVALS[op](one, other)
+
+
+def decimal_sum(node: Expression, left: Vector, right: Vector) -> Vector:
+    """Add, subtract or multiply decimals."""
+    known, failed = all_known([left, right])
+    op = _EXACT.get(node.op, node.op)
+    scales = [argument.scale for argument in node.args]
+    scale = sum(scales) if op == "*" else max(scales)
+    more, others = (0, 0) if op == "*" else (scale - given for given in scales)
+
+    def on_words(one: Interval, other: Interval) -> Interval | None:
+        parts = _scaled(one, more), _scaled(other, others)
+        result = interval_of(op, *parts)
+        return result if max(more, others) <= _MOST_PLACES and all(map(_fits_word, (*parts, result))) else None
+
+    def computed(one: AnyArray, other: AnyArray) -> AnyArray:
+        return _applied(_UFUNCS[op], _shifted(one, more), _shifted(other, others))
+
+    data, within = _computed(on_words, computed, left, right)
+    return _fitted(node, Vector(data, known, failed, within), scale)
+
+
+def decimal_quotient(node: Expression, left: Vector, right: Vector) -> Vector:
+    """Divide decimals: null, or an error, if the divisor is 0."""
+    divisor, known, failed = _divisor(node, left, right)
+    places = node.scale - node.args[0].scale + node.args[1].scale
+    more, others = max(places, 0), max(-places, 0)
+
+    def on_words(one: Interval, other: Interval) -> Interval | None:
+        above, below = _largest(_scaled(one, more)), _largest(_scaled(other, others))
+        return (-above, above) if max(more, others) <= _MOST_PLACES and 2 * (above + below) <= _WORD else None
+
+    def computed(one: AnyArray, other: AnyArray) -> AnyArray:
+        """Return quotients rounded half up: away from zero."""
+        above, below = _shifted(one, more), _shifted(other, others)
+        size = np.asarray((2 * np.abs(above) + np.abs(below)) // (2 * np.abs(below)), dtype=above.dtype)
+        return np.asarray(np.where((above < 0) != (below < 0), -size, size), dtype=above.dtype)
+
+    data, within = _computed(on_words, computed, left, divisor)
+    return _fitted(node, Vector(data, known, failed, within), node.scale)
+
+
+def decimal_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
+    """Return remainders of decimals, with the sign of the dividend; for `pmod`, (r + n) % n if r < 0."""
+    divisor, known, failed = _divisor(node, left, right)
+    scale = max(argument.scale for argument in node.args)
+    more, others = (scale - argument.scale for argument in node.args)
+
+    def on_words(one: Interval, other: Interval) -> Interval | None:
+        above, below = _largest(_scaled(one, more)), _largest(_scaled(other, others))
+        return (-below, below) if max(more, others) <= _MOST_PLACES and above + 2 * below <= _WORD else None
+
+    def computed(one: AnyArray, other: AnyArray) -> AnyArray:
+        # numpy turns zero-dimensional results into Python integers, and treats these as machine words.
+        above, below = np.atleast_1d(_shifted(one, more), _shifted(other, others))
+        rest = _rest(above, below)
+        if node.op == "pmod":
+            rest = np.where(rest < 0, _rest(rest + below, below), rest)
+        return rest.reshape(np.broadcast_shapes(one.shape, other.shape))
+
+    data, within = _computed(on_words, computed, left, divisor)
+    return _fitted(node, Vector(data, known, failed, within), scale)
+
+
+def _divisor(node: Expression, left: Vector, right: Vector) -> tuple[Vector, Mask, Mask]:
+    """Return a divisor without zeros, and masks of known and failed rows. Spark evaluates the divisor first."""
+    zero = np.asarray(right.data == 0, dtype=np.bool_)
+    divides = right.known if node.checked else both(right.known, ~zero)
+    known = both(left.known, divides)
+    failed = in_turn(right.failed, divides, left.failed)
+    if node.checked:
+        failed = any_of(failed, both(zero, known))
+    divisor = replace(right, data=np.where(zero, 1, right.data), within=_hull([*right.bounds, 1]))
+    return divisor, known, failed
+
+
+def _rest(above: AnyArray, below: AnyArray) -> AnyArray:
+    """Return the remainder of a division that truncates towards zero."""
+    size = np.abs(above) % np.abs(below)
+    return np.asarray(np.where(above < 0, -size, size), dtype=above.dtype)
+
+
+def decimal_rounded(node: Expression, given: Vector) -> Vector:
+    """Round decimals half up or half to even to the given number of places, or by `floor` or `ceil` to scale 0."""
+    scale = node.args[0].scale
+    places = int(node.args[1].text or "") if len(node.args) > 1 else 0
+    if places >= scale:
+        return _fitted(node, given, scale)
+    vector = _rounded(given, scale - places, _ROUNDING[node.op])
+    if places < 0:
+        vector = _raised(vector, -places)
+    return _fitted(node, vector, max(places, 0))
+
+
+def places_dropped(data: AnyArray, places: int) -> AnyArray:
+    """Return digits without their last `places` ones, truncated towards zero."""
+    unit = 10**places
+    if data.dtype != object and places > _MOST_PLACES:
+        return np.zeros_like(data)
+    if data.dtype != object and (data < -_WORD).any():
+        data = data.astype(object)
+    flat = data.reshape(-1)
+    size = np.abs(flat) // unit
+    return np.asarray(np.where(flat < 0, -size, size), dtype=data.dtype).reshape(data.shape)
+
+
+def decimal_sign(op: str, given: Vector) -> Vector:
+    """Return negated or absolute decimals."""
+    low, high = given.bounds
+    # The negation of the smallest word does not fit a word.
+    data = given.data if _fits_word((low, high)) else given.data.astype(object)
+    within = (-high, -low) if op == "negate" else (max(low, -high, 0), _largest((low, high)))
+    signed = np.asarray((np.negative if op == "negate" else np.abs)(data), dtype=data.dtype)
+    return replace(given, data=signed, within=within)
+
+
+def to_decimal(node: Expression, given: Vector) -> Vector:
+    """Convert decimals or integers to decimals of another type."""
+    return _fitted(node, replace(given, data=_as_int64(given.data)), node.args[0].scale)
+
+
+def unscaled(given: Vector) -> Vector:
+    """Return the unscaled digits of decimals that fit words."""
+    return replace(given, data=_as_int64(given.data))
+
+
+def _as_int64(data: AnyArray) -> AnyArray:
+    return data if data.dtype == object else data.astype(np.int64, copy=False)
+
+
+def to_double(given: Vector, scale: int) -> Vector:
+    """Return the doubles nearest to decimals, as Java computes them."""
+    data = given.data
+    if data.dtype != object and scale <= _MOST_EXACT_POWER and _largest(given.bounds) <= _EXACT_DOUBLES:
+        return Vector(data.astype(np.float64) / float(10**scale), given.known, given.failed)
+    # Python, too, rounds the quotient of two integers only once.
+    return Vector((data.astype(object) / 10**scale).astype(np.float64), given.known, given.failed)
+
+
+def _computed(
+    on_words: Callable[[Interval, Interval], Interval | None],
+    computed: Callable[[AnyArray, AnyArray], AnyArray],
+    left: Vector,
+    right: Vector,
+) -> tuple[AnyArray, Interval | None]:
+    """Compute a result, and return its bounds if they are known.
+
+    `on_words`: given bounds of the arguments, returns bounds of the result, or None if an intermediate value may exceed
+    a word. It is tried with the known bounds, then with the extremes of the values. If both fail, Python integers of
+    any length are used.
+    """
+    if left.data.dtype != object and right.data.dtype != object:
+        within = on_words(left.bounds, right.bounds)
+        if within is None:
+            within = on_words(extremes(left.data), extremes(right.data))
+        if within is not None:
+            return computed(left.data, right.data), within
+    return computed(left.data.astype(object), right.data.astype(object)), None
+
+
+def _fitted(node: Expression, exact: Vector, scale: int) -> Vector:
+    """Convert exact results with this scale to the node's type."""
+    assert node.type is not None, "decimals have a type"
+    vector = exact
+    if node.scale > scale:
+        vector = _raised(vector, node.scale - scale)
+    elif node.scale < scale:
+        vector = _rounded(vector, scale - node.scale)
+    most = 10**node.type.precision - 1
+    if _largest(vector.bounds) > most:
+        vector = vector.measured()
+    if _largest(vector.bounds) <= most:
+        return _narrowed(vector)
+    overflows = where_true(Vector(np.asarray((vector.data > most) | (vector.data < -most), np.bool_), vector.known))
+    data = np.where(overflows, 0, vector.data) if vector.data.dtype == object else vector.data
+    if node.checked:
+        return _narrowed(Vector(data, vector.known, any_of(vector.failed, overflows)))
+    return _narrowed(Vector(data, both(vector.known, ~overflows), vector.failed))
+
+
+def _narrowed(vector: Vector) -> Vector:
+    """Convert Python integers to words if all of them fit."""
+    if vector.data.dtype != object:
+        return vector
+    bounds = extremes(vector.data)
+    data = vector.data.astype(np.int64) if _fits_word(bounds) else vector.data
+    return replace(vector, data=data, within=bounds)
+
+
+def _raised(vector: Vector, places: int) -> Vector:
+    """Return numbers with `places` more decimal places."""
+    bounds = _scaled(vector.bounds, places)
+    if vector.data.dtype != object and not _fits_word(bounds):
+        vector = vector.measured()
+        bounds = _scaled(vector.bounds, places)
+    data = vector.data if places <= _MOST_PLACES and _fits_word(bounds) else vector.data.astype(object)
+    return replace(vector, data=_shifted(data, places), within=bounds)
+
+
+def _half_up(data: AnyArray, unit: int) -> AnyArray:
+    """Round ties away from zero."""
+    size = (np.abs(data) + unit // 2) // unit
+    return np.where(data < 0, -size, size)
+
+
+def _half_even(data: AnyArray, unit: int) -> AnyArray:
+    below = data // unit
+    twice = 2 * (data - below * unit)
+    return np.asarray(below + ((twice > unit) | ((twice == unit) & (below % 2 == 1))), dtype=data.dtype)
+
+
+_Rounding = Callable[[AnyArray, int], AnyArray]
+_ROUNDING: dict[str, _Rounding] = {
+    "round": _half_up,
+    "round_even": _half_even,
+    "floor": lambda data, unit: data // unit,
+    "ceil": lambda data, unit: -(-data // unit),
+}
+
+
+def _rounded(vector: Vector, places: int, rounding: _Rounding = _half_up) -> Vector:
+    """Return numbers with `places` fewer decimal places."""
+    unit = 10**places
+    data = vector.data
+    if data.dtype != object and _largest(vector.bounds) + 2 * unit > _WORD:
+        data = data.astype(object)
+    low, high = vector.bounds
+    # numpy turns zero-dimensional results into Python integers, and treats these as machine words.
+    rounded = rounding(data.reshape(-1), unit).reshape(data.shape)
+    return replace(vector, data=rounded, within=(low // unit - 1, high // unit + 1))
+
+
+def _applied(ufunc: Any, one: AnyArray, other: AnyArray) -> AnyArray:
+    """Apply a function; arrays of words are allocated from Arrow's memory pool."""
+    if one.dtype == object or one.ndim == other.ndim == 0:
+        return np.asarray(ufunc(one, other), dtype=one.dtype)
+    return np.asarray(ufunc(one, other, out=allocate((one if one.ndim else other).size, np.int64)))
+
+
+def _shifted(data: AnyArray, places: int) -> AnyArray:
+    return data if places == 0 else np.asarray(data * 10**places, dtype=data.dtype)
+
+
+def _scaled(bounds: Interval, places: int) -> Interval:
+    return bounds[0] * 10**places, bounds[1] * 10**places
+
+
+def _largest(bounds: Interval) -> int:
+    return max(abs(bounds[0]), abs(bounds[1]))
+
+
+def _fits_word(bounds: Interval) -> bool:
+    return _largest(bounds) <= _WORD
+
+
+def _hull(values: Sequence[int]) -> Interval:
+    return min(values), max(values)

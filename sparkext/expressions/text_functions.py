@@ -1,0 +1,83 @@
+"""Tests of strings, which compare bytes as in Spark, and functions of strings, which count characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkext.expressions.vector_comparisons import truth
+from sparkext.expressions.vectors import Vector, any_of, both
+from sparkext.kernels.runtime.jit import AnyArray
+from sparkext.kernels.values.characters import lengths, substrings
+from sparkext.kernels.values.patterns import matches
+from sparkext.plans.expressions.expression import Expression
+
+_TESTS: dict[str, Callable[..., Any]] = {
+    "starts_with": pc.starts_with,
+    "ends_with": pc.ends_with,
+    "contains": pc.match_substring,
+    "like": pc.match_like,
+}
+_TRIMS: dict[str, Callable[..., Any]] = {
+    "trim": pc.ascii_trim,
+    "trim_left": pc.ascii_ltrim,
+    "trim_right": pc.ascii_rtrim,
+}
+
+
+def text_test(node: Expression, tested: Vector) -> Vector:
+    """Test bytes for a literal pattern: Arrow's tests of strings would compare characters, and bytes may be invalid."""
+    pattern = node.args[1].text
+    assert pattern is not None, "patterns are not null"
+    # In Arrow, `_` is one byte of a binary value, and backslashes have other rules.
+    if node.op == "like" and ("_" in pattern or "\\" in pattern):
+        return Vector(_for_all(tested, lambda texts: matches(texts, pattern)), tested.known, tested.failed)
+    return Vector(truth(_TESTS[node.op](tested.data, pattern=pattern)), tested.known, tested.failed)
+
+
+def length(given: Vector) -> Vector:
+    """Count characters."""
+    return Vector(_for_all(given, lengths), given.known, given.failed)
+
+
+def _for_all(given: Vector, function: Callable[[pa.Array], AnyArray]) -> AnyArray:
+    """Apply a function of columns to a column or a constant."""
+    result = function(array_of(given))
+    return np.asarray(result[0]) if given.is_constant else result
+
+
+def array_of(given: Vector) -> pa.Array:
+    """Return strings as an array; a constant becomes an array of length 1."""
+    return pa.array([given.data.as_py()], given.data.type) if given.is_constant else given.data
+
+
+def substring(node: Expression, given: Vector) -> Vector:
+    """Return substrings by characters; position and length are literals."""
+    position, count = (int(argument.text or "") for argument in node.args[1:])
+    whole = array_of(given)
+    parts = substrings(whole, position, count)
+    # No longer than the source, so its offset width suffices.
+    parts = parts.cast(whole.type)
+    return Vector(parts[0] if given.is_constant else parts, given.known, given.failed)
+
+
+def trimmed(node: Expression, given: Vector) -> Vector:
+    """Remove spaces on both sides of strings, or on one; in UTF-8 no byte of another character equals a space."""
+    whole = array_of(given)
+    texts = whole.cast(pa.large_binary()).view(pa.large_string())
+    parts = _TRIMS[node.op](texts, " ").cast(whole.type)
+    return Vector(parts[0] if given.is_constant else parts, given.known, given.failed)
+
+
+def concatenation(args: Sequence[Vector]) -> Vector:
+    """Concatenate strings; null if one is null. As in Spark, all arguments are evaluated, even after a null."""
+    is_large = any(pa.types.is_large_binary(argument.data.type) for argument in args)
+    target = pa.large_binary() if is_large else pa.binary()
+    parts = [argument.data.cast(target) for argument in args]
+    joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", target), null_handling="replace")
+    known = both(*(argument.known for argument in args))
+    return Vector(joined, known, any_of(*(argument.failed for argument in args)))

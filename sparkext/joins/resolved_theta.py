@@ -1,0 +1,109 @@
+"""A resolved theta join: the columns that its predicate reads, and its output columns."""
+
+from __future__ import annotations
+
+import base64
+import keyword
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from numba.core.errors import NumbaError
+
+from sparkext.joins.columns import OutputField, as_nullable, check_names
+from sparkext.joins.resolved_join import ResolvedJoin
+from sparkext.plans.expressions.number_types import number_type
+from sparkext.plans.pipeline.join_names import join_kind
+from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec
+from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate
+from sparkext.predicates.python_predicate import PredicateError, bind_predicate, fields_read, is_function
+from sparkext.predicates.theta_condition import record_fields
+from sparkext.rows.types import spark_key_type
+from sparkext.spark.internals import pickled
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
+
+_KINDS = ("inner", "left", "semi", "anti")
+
+
+def resolve_theta(
+    left: Sequence[OutputField],
+    right: Sequence[StructField],
+    predicate: Any,
+    how: Any,
+    source: int,
+    case_sensitive: bool,
+    problems: list[str],
+) -> ResolvedJoin | None:
+    """Compile the predicate for these columns; return None if `problems` got longer."""
+    before = len(problems)
+    kind = join_kind(how) if isinstance(how, str) else None
+    if kind not in _KINDS:
+        problems.append(f"how={how!r}: a theta join is one of {', '.join(map(repr, _KINDS))}")
+    sides = [left, [OutputField(field, ColumnRef(source, number)) for number, field in enumerate(right)]]
+    if not is_function(predicate):
+        problems.append(
+            f"predicate is {predicate!r}: expected a function of a left and a right row that returns a bool"
+        )
+        return None
+    there = [_record(side, None) for side in sides]
+    listed = f"left has {_listed(there[0])}; right has {_listed(there[1])}"
+    try:
+        read = [fields_read(predicate, number) for number in range(2)]
+    except ValueError as error:
+        problems.append(f"predicate {_name(predicate)} {error}")
+        return None
+    except NumbaError:
+        read = [{column.name for column in record} for record in there]  # `bind_predicate` reports the error below
+    missing = [
+        f"{side}.{name}"
+        for side, names, record in zip(("left", "right"), read, there, strict=True)
+        for name in sorted(names - {column.name for column in record})
+    ]
+    records = [_record(side, names) for side, names in zip(sides, read, strict=True)]
+    if missing:
+        reads = f"reads {', '.join(missing)}; each field must name exactly one numeric column"
+        problems.append(f"predicate {_name(predicate)} {reads}: {listed}")
+    else:
+        try:
+            bind_predicate(predicate, *map(record_fields, records))
+        except PredicateError as error:
+            problems.append(f"predicate {_name(predicate)} does not compile: {error}\n{listed}")
+    outputs = [*left]
+    if kind in ("inner", "left"):
+        outputs += [as_nullable(output, kind == "left") for output in sides[1]]
+    check_names(outputs, case_sensitive, problems)
+    if len(problems) > before:
+        return None
+    code = base64.b64encode(pickled(predicate)).decode()
+    published = tuple(range(len(right)))
+    if kind in ("semi", "anti"):
+        published = tuple(column.column for column in records[1])
+        records[1] = [replace(column, column=number) for number, column in enumerate(records[1])]
+    theta = PythonPredicate(code, tuple(records[0]), tuple(records[1]))
+    spec = JoinSpec(str(kind), (), "auto", f"{kind} by {_name(predicate)}", theta=theta)
+    return ResolvedJoin(spec, published, tuple(outputs), (), ())
+
+
+def _record(outputs: Sequence[OutputField], names: set[str] | None) -> list[NamedColumn]:
+    """Return the numeric columns whose names are unique Python identifiers, only those in `names` unless it is None."""
+    columns = []
+    times = Counter(output.field.name for output in outputs)
+    for output in outputs:
+        name, ref = output.field.name, output.ref
+        key_type = spark_key_type(output.field)
+        usable = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_") and times[name] == 1
+        is_number = key_type is not None and key_type.name != "decimal" and number_type(key_type) is not None
+        if usable and is_number and ref.otherwise is None and (names is None or name in names):
+            columns.append(NamedColumn(name, ref.source, ref.column, str(key_type)))
+    return columns
+
+
+def _listed(columns: Sequence[NamedColumn]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in record_fields(columns)) or "no column of numbers"
+
+
+def _name(predicate: Any) -> str:
+    return str(getattr(predicate, "__name__", predicate))

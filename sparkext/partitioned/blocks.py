@@ -1,0 +1,84 @@
+"""Partitioned joins: no node holds all rows of either side.
+
+    left  ──mapInArrow──▶ blocks ─┐
+                                  ├─▶ shuffled by partition ──mapInArrow──▶ rows joined, partition by partition
+    right ──mapInArrow──▶ blocks ─┘
+
+The key of a row determines its bucket (`line` in the code), and the bucket its partition (`slot`), a partition of
+Spark's shuffle. Rows are sent in blocks (`cells`), which hold all columns. Each partition is joined on its own, by a
+task that indexes the build rows of the partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkext.config import Settings
+from sparkext.joins.join_condition import JoinCondition
+from sparkext.joins.resolved_join import ResolvedJoin
+from sparkext.partitioned.send_task import PartitionTask
+from sparkext.plans.shuffle.routing import RoutingTable
+from sparkext.rows.types import arrow_key_type
+from sparkext.shuffle.blocks import COLUMNS, DDL
+from sparkext.shuffle.partitioning import Partitioning, line_count
+from sparkext.shuffle.received_partition import SlotSchemas
+from sparkext.spark.arrow import arrow_schema
+from sparkext.spark.frames import map_in_arrow, pick
+from sparkext.spark.partition_keys import slot_keys
+from sparkext.spark.session_settings import encrypts_files, limits_batches, tasks_per_executor
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_KEEPS_PROBE = ("left", "full", "anti")
+
+
+def check_partitionable(session: SparkSession, condition: JoinCondition, problems: list[str]) -> None:
+    """Add to `problems` why a join on this condition cannot be partitioned."""
+    if not condition.pairs:
+        problems.append("partitioned=True needs a column of each side that has to be equal: name it in on")
+    if not limits_batches(session):
+        problems.append(
+            f"partitioned=True needs Spark 4.1, this is {session.version}: it sends rows to Python 10,000 at a time,"
+            " however large they are"
+        )
+    if encrypts_files(session):
+        problems.append(
+            "partitioned=True is not for spark.io.encryption.enabled: what memory has no room for waits in plain files"
+        )
+
+
+def is_partitionable(session: SparkSession, condition: JoinCondition) -> bool:
+    """Return whether a join on this condition can be partitioned."""
+    problems: list[str] = []
+    check_partitionable(session, condition, problems)
+    return not problems
+
+
+def shuffled_by_slot(
+    probe: DataFrame, build: DataFrame, resolved: ResolvedJoin, settings: Settings
+) -> tuple[DataFrame, SlotSchemas]:
+    """Return the blocks of both sides, shuffled to the partitions of the join, and the schemas of their rows.
+
+    There are as many partitions as Spark's own joins would have.
+    """
+    session = probe.sparkSession
+    spec = resolved.spec
+    build = pick(build, resolved.published)
+    slots = int(session.conf.get("spark.sql.shuffle.partitions") or "1")
+    keys = slot_keys(slots)
+    table = RoutingTable(line_count(slots), slots)
+    key_types = tuple(arrow_key_type(key_type) for key_type in resolved.key_types)
+    null_safe = tuple(key.null_safe for key in spec.keys)
+
+    def cells(frame: DataFrame, columns: tuple[int, ...], keeps_unmatchable: bool, is_build: bool) -> DataFrame:
+        partitioning = Partitioning(columns, key_types, null_safe, table, keeps_unmatchable, settings.debug_hash_mask)
+        sharing = tasks_per_executor(session)
+        task = PartitionTask(partitioning, keys, is_build, settings=settings, tasks_sharing=sharing)
+        return map_in_arrow(frame, task, DDL)
+
+    sides = cells(probe, tuple(key.probe.column for key in spec.keys), spec.how in _KEEPS_PROBE, False).unionAll(
+        cells(build, tuple(key.build for key in spec.keys), spec.preserves_build, True)
+    )
+    schemas = SlotSchemas(arrow_schema(probe.schema), {0: arrow_schema(build.schema)}, spec.preserves_build)
+    return sides.repartition(slots, COLUMNS[0]), schemas

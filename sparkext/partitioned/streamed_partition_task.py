@@ -1,0 +1,107 @@
+"""The worker function that joins the rows of a partition (`slot` in the code) while they are streamed to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import pyarrow as pa
+
+from sparkext.build_sides.index_recipe import IndexRecipe, index_recipes
+from sparkext.build_sides.index_store import BuildSide
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.pipeline_task import PipelineTask, peak_rss_bytes
+from sparkext.engine.sources.streamed_blocks import LineClock, StreamedCells, arriving
+from sparkext.engine.worker_task import MemoryShare, WorkerTask, task_id
+from sparkext.memory.probes import Tasks
+from sparkext.plans.pipeline.spec import PipelineSpec
+from sparkext.reports.metrics import TaskMetrics, followed_by
+from sparkext.shuffle.packed_rows import RowUnpacker
+from sparkext.shuffle.received_partition import FileRows, Slot, SlotSchemas
+from sparkext.shuffle.streamed import HOME, Streamed, TaskFiles
+
+_MOST_GROUPS = 17
+"""Limit of cached groups: the home group and 16 moved buckets, as many as a partition has at home."""
+
+
+@dataclass(frozen=True)
+class StreamedSlotTask(WorkerTask):
+    """Joins blocks (`cell` in the code) as they are received.
+
+    They are joined with the build rows of all buckets (`line` in the code) whose home is this partition, or with the
+    build rows of a single moved bucket. The locations of build rows are received before the first block that needs
+    these rows.
+    """
+
+    task: PipelineTask
+    schemas: SlotSchemas
+    streamed: Streamed
+
+    @property
+    def share(self) -> MemoryShare:
+        """The memory share of the join task."""
+        return MemoryShare(self.task.settings, self.task.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
+        """Join one partition."""
+        spec, settings = PipelineSpec.from_json(self.task.spec_json), self.task.settings
+        whole = self.task.open(spec)
+        resources = replace(Resources.of_this_task(tasks), cores=1)  # bucket costs are CPU times of one thread
+        clock = LineClock(TaskFiles(self.streamed.run))
+        rows = RowUnpacker(self.schemas.probe)
+        slot = task_id().partition
+        recipes = dict(enumerate(index_recipes(spec, settings.debug_hash_mask)))
+        groups = _Groups(lambda places: self._build_sides(recipes, whole, places))
+        metrics = TaskMetrics(task_id())
+        try:
+            coming = groupby(arriving(batches), lambda come: (come.is_build, self.streamed.group(come.line, slot)))
+            for (is_build, group), come in coming:
+                if is_build:
+                    for build in come:
+                        groups.add(group, build.content)
+                    continue
+                part = TaskMetrics(task_id())
+                pipeline = join_pipeline(spec, groups.of(group), self.task.output_schema, settings, resources, part)
+                yield from pipeline.run(StreamedCells(come, rows, settings.morsel_max_rows, clock))
+                metrics = followed_by(metrics, part)
+        finally:
+            clock.tell()
+            metrics.peak_rss_bytes = peak_rss_bytes()
+            self.task.reporter.report(metrics)
+
+    def _build_sides(
+        self, recipes: dict[int, IndexRecipe], whole: dict[int, BuildSide], places: pa.Buffer
+    ) -> list[BuildSide]:
+        """Return the build sides of all joins: the replicated build sides, and the build rows of a group."""
+        told = pa.record_batch([pa.array([places.to_pybytes().decode()])], names=["places"])
+        with closing(FileRows([told], self.schemas)) as rows:
+            sides = {**whole, **Slot(self.schemas, rows).build_sides(recipes)}
+        return [sides[number] for number in recipes]
+
+
+class _Groups:
+    """The build sides of each group of buckets: the home group, and the most recently used moved buckets.
+
+    `build` creates them from the locations of their rows. It is called again if an evicted group is needed again.
+    """
+
+    def __init__(self, build: Callable[[pa.Buffer], list[BuildSide]]) -> None:
+        """Begin without groups."""
+        self._build = build
+        self._places: dict[int, pa.Buffer] = {}
+        self._kept: dict[int, list[BuildSide]] = {}
+
+    def add(self, group: int, places: pa.Buffer) -> None:
+        """Store the locations of a group's build rows."""
+        self._places[group] = places
+
+    def of(self, group: int) -> list[BuildSide]:
+        """Return the build sides of a group."""
+        found = self._kept.pop(group, None) or self._build(self._places[group])
+        self._kept[group] = found
+        if len(self._kept) > _MOST_GROUPS:
+            del self._kept[next(other for other in self._kept if other != HOME)]
+        return found

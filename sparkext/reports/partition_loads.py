@@ -1,0 +1,77 @@
+"""Partition loads of a partitioned join (`slots` in the code): by hash, as planned, and as they ran."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparkext.plans.shuffle.balancer import skew
+from sparkext.reports.metrics import TaskMetrics
+from sparkext.wording import counted
+
+
+def _built(index: Mapping[str, Any]) -> float:
+    """Return the seconds that a task has spent on an index, 0 if it reused an existing index."""
+    return 0.0 if index["reused"] else float(index["seconds"])
+
+
+@dataclass(frozen=True)
+class SlotLoads:
+    """Seconds of work of each partition: planned by key hash alone, planned by the load balancer, and measured.
+
+    `took` is the measured time of the partition's task for the index and the join, without tasks that reported nothing.
+    `moved` buckets (`line` in the code) were assigned to another partition than by hash, `split` buckets to several.
+    `cut` is the grid shape, the numbers of parts of the probe and the build side, if partitions are units of a join
+    matrix; `owners` is the number of further partitions, after the units, that emit unmatched build rows (see
+    `plans.shuffle.matrix`). `skews` has the skew of each interval, if rows were streamed to partitions. Then `by_hash`
+    are the loads of the first interval, `planned` the loads of the last, and `took` is each partition's working time,
+    without waiting for rows.
+    """
+
+    by_hash: tuple[float, ...]
+    planned: tuple[float, ...]
+    took: tuple[float, ...]
+    moved: int
+    split: int
+    cut: tuple[int, int] | None = None
+    skews: tuple[float, ...] = ()
+    owners: int = 0
+
+    @classmethod
+    def of(cls, planned: str, tasks: Sequence[TaskMetrics]) -> SlotLoads:
+        """Combine the load balancer's plan, as JSON, with the metrics of the tasks."""
+        told = json.loads(planned)
+        if "streamed" in told:
+            return cls._streamed(told["streamed"])
+        took = tuple(task.elapsed_seconds + sum(map(_built, task.indexes)) for task in tasks)
+        cut = told.get("cut")
+        loads = (tuple(told["before"]), tuple(told["after"]))
+        of_matrix = None if cut is None else tuple(cut)
+        return cls(*loads, took, told["moved"], told["split"], of_matrix, owners=told.get("owners", 0))
+
+    @classmethod
+    def _streamed(cls, told: Mapping[str, Any]) -> SlotLoads:
+        """Read the final state of a run's load table."""
+        took = tuple(told["worked"])
+        intervals = [tuple(loads) for loads in told["judged"]] or [took]
+        shares = [len(slots) for slots in (told["interval"] or {"moved": {}})["moved"].values()]
+        split = sum(count > 1 for count in shares)
+        skews = tuple(map(skew, intervals))
+        return cls(intervals[0], intervals[-1], took, len(shares) - split, split, skews=skews)
+
+    def __str__(self) -> str:
+        """Return a sentence with the numbers of partitions and moved buckets, and the skew, (max - min) / mean."""
+        if self.cut is not None:
+            units = f"{self.cut[0]} × {self.cut[1]} units of a join matrix, probe and build rows"
+            if self.owners:
+                units += f", and {self.owners} that tell which build rows match nothing"
+            return f"{units}: skew {skew(self.took):.2f} as they ran"
+        lines = f"{counted(self.moved, 'line')} moved, {counted(self.split, 'line')} split"
+        if self.skews:
+            streamed = f"{counted(len(self.planned), 'slot')} in {counted(len(self.skews), 'interval')}, {lines}"
+            first, last = self.skews[0], self.skews[-1]
+            return f"{streamed}: skew {first:.2f} in the first, {last:.2f} in the last, {skew(self.took):.2f} of all"
+        balanced = f"skew {skew(self.by_hash):.2f} by hash, {skew(self.planned):.2f} as planned"
+        return f"{counted(len(self.planned), 'slot')}, {lines}: {balanced}, {skew(self.took):.2f} as they ran"

@@ -1,0 +1,167 @@
+"""The file that a map task writes for Spark's shuffle: blocks (`cell` in the code), ordered by bucket (`line`).
+
+    │ checksum │ bytes │ packed rows │  checksum │ bytes │ …
+    └───── a block of bucket 0 ──────┘
+
+A block does not contain its schema, which the reader and the writer know. A segment is a contiguous range of the file:
+some buckets of some map tasks.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.errors import CellError
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.shuffle.checksum import checksum
+from sparkext.kernels.shuffle.partition import SlotOrder
+from sparkext.memory.address_space import mapping
+from sparkext.rows.collected import mapped, unnamed_file
+from sparkext.rows.morsels import MAX_MORSEL_BYTES
+from sparkext.shuffle.packed_rows import RowUnpacker, packed_cells
+from sparkext.storage.paced_writes import PacedWriter
+
+_HEADER = struct.Struct("<QQ")
+
+
+_ROWS_TOGETHER = 100_000
+"""Number of rows that are read together: over half a morsel, as a morsel of two such batches would be a copy."""
+
+
+class _Cell(NamedTuple):
+    """A block: bytes `start` to `stop` of buffer `run`, or of the spill file if `run` is -1."""
+
+    line: int
+    run: int
+    start: int
+    stop: int
+
+
+class MapOutput:
+    """Gathers the blocks of a task, and finally writes them ordered by bucket. It has to be closed.
+
+    `most()`: maximum bytes in memory, None without limit; the rest is spilled to an unnamed file on the disk of
+    `folder`. `sizes`: bytes in memory of each bucket's rows, int64[lines].
+    """
+
+    def __init__(self, lines: int, most: Callable[[], int | None], folder: Path) -> None:
+        """Begin without blocks."""
+        self._lines = lines
+        self._most = most
+        self._folder = folder
+        self._cells: list[_Cell] = []
+        self._runs: list[pa.Buffer] = []
+        self._file: PacedWriter | None = None
+        self._filled = 0
+        self.sizes = np.zeros(lines, dtype=np.int64)
+
+    def close(self) -> None:
+        """Close the spill file, if there is one."""
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, rows: pa.RecordBatch, order: SlotOrder) -> None:
+        """Add rows; `order` has the row ids of each bucket."""
+        if not order.rows.size:
+            return
+        run, cells = packed_cells(rows, order)
+        for cell in cells:
+            self.sizes[cell.line] += cell.size
+        self._keep(run, [(cell.line, cell.start, cell.stop) for cell in cells])
+
+    def _keep(self, run: pa.Buffer, cells: list[tuple[int, int, int]]) -> None:
+        most = self._most()
+        if self._file is None and (most is None or sum(kept.size for kept in self._runs) + run.size <= most):
+            self._cells += [_Cell(line, len(self._runs), start, stop) for line, start, stop in cells]
+            self._runs.append(run)
+            return
+        self._file = self._file or unnamed_file(self._folder)
+        self._cells += [_Cell(line, -1, self._filled + start, self._filled + stop) for line, start, stop in cells]
+        self._file.write(run)
+        self._filled += run.size
+
+    def write(self, stream: BinaryIO) -> Int64Array:
+        """Write all blocks; return the number of bytes of each bucket, int64[lines]."""
+        content = None if self._file is None else mapped(self._file)
+        lengths = np.zeros(self._lines, dtype=np.int64)
+        for cell in sorted(self._cells):
+            run = content if cell.run < 0 else self._runs[cell.run]
+            assert run is not None, "cells of the file are there only if it is"
+            message = run.slice(cell.start, cell.stop - cell.start)
+            stream.write(_HEADER.pack(_sum_of(message), message.size))
+            stream.write(message)
+            lengths[cell.line] += _HEADER.size + message.size
+        return lengths
+
+
+class Segment(NamedTuple):
+    """A range of bytes in a file, which contains consecutive blocks."""
+
+    path: str
+    start: int
+    size: int
+
+
+def rows_of_segments(
+    segments: list[Segment], schema: pa.Schema, read: Collection[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all blocks. If `read` is given, columns without a number in `read` are null.
+
+    Consecutive segments of the same file share one mapping.
+
+    Raises
+    ------
+    CellError
+        A block is damaged.
+    """
+    return RowUnpacker(schema, read).batches(_cells_of_all(segments), _ROWS_TOGETHER, MAX_MORSEL_BYTES)
+
+
+def _cells_of_all(segments: list[Segment]) -> Iterator[pa.Buffer]:
+    path, content = "", pa.py_buffer(b"")
+    for segment in segments:
+        if segment.path != path:
+            path, content = segment.path, _mapped(segment)
+        yield from _cells_of(segment, content)
+
+
+def _cells_of(segment: Segment, content: pa.Buffer) -> Iterator[pa.Buffer]:
+    at, end = segment.start, segment.start + segment.size
+    if end > content.size:
+        raise CellError(_damaged(segment, f"it ends at byte {content.size}"))
+    while at < end:
+        if end - at < _HEADER.size:
+            raise CellError(_damaged(segment, f"a cell begins {end - at} bytes before its end"))
+        expected, size = _HEADER.unpack(content.slice(at, _HEADER.size))
+        at += _HEADER.size
+        if size > end - at:
+            raise CellError(_damaged(segment, f"a cell of {size} bytes has {end - at}"))
+        message = content.slice(at, size)
+        if _sum_of(message) != expected:
+            raise CellError(_damaged(segment, f"the checksum of the cell at {at} does not match"))
+        yield message
+        at += size
+
+
+def _mapped(segment: Segment) -> pa.Buffer:
+    try:
+        with Path(segment.path).open("rb") as stream, mapping("rows from other tasks"):
+            return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
+    except (OSError, ValueError) as error:  # mmap rejects empty files
+        raise CellError(_damaged(segment, str(error))) from error
+
+
+def _damaged(segment: Segment, problem: str) -> str:
+    where = f"{segment.start} to {segment.start + segment.size} of {segment.path!r}"
+    return f"cells at bytes {where} cannot be read: {problem}"
+
+
+def _sum_of(message: pa.Buffer) -> int:
+    return checksum(np.frombuffer(message, np.uint8))

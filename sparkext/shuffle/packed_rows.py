@@ -1,0 +1,400 @@
+"""A compact block format that is fast to write: the content of blocks (`cell` in the code) in a map task's file.
+
+    numbers       14, 11, 19        11 and the distances from it, 3, 0, 8, one byte each
+    texts         "AIR", "RAIL"     their lengths as numbers, 3 and 0, 1; "AIRRAIL", compressed
+    all others    [1, 2], 0.5       unchanged, compressed
+
+Numbers are integers, dates, times, and decimals that fit into 64 bits. They are stored as distances from the smallest
+one, in as few bytes as the largest distance needs (frame of reference; Goldstein, Ramakrishnan and Shaft, ICDE 1998).
+LZ4 would be ten times slower for them, and its output larger.
+
+    │ rows │ their bytes in memory │ base of each column │ width of each │ bitmap of nulls, distances │ … │ others │
+
+Every part begins at a multiple of eight bytes. The others are one Arrow message with a single row, which has one value
+per column: a list of its values, or the bytes of its texts. Several blocks are read into one batch at a time: columns
+are concatenated as they are unpacked.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkext.errors import SchemaMismatchError
+from sparkext.kernels.columns.buffers import UInt8Array, allocate, fixed_width_dtype, is_var, raw_var_bytes, validity
+from sparkext.kernels.columns.gather import Column, gathered
+from sparkext.kernels.columns.row_ids import RowIds
+from sparkext.kernels.keys.decimal_words import halves_of, words_of
+from sparkext.kernels.runtime.jit import AnyArray, frozen
+from sparkext.kernels.shuffle.partition import SlotOrder
+from sparkext.rows.morsels import ranges_within
+from sparkext.shuffle.blocks import CELL_BYTES
+
+_HEADER = struct.Struct("<QQ")
+_WORD = 8
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+
+_NO_FRAME = 16
+"""In place of a width: the column has neither numbers nor lengths."""
+
+_NULLS = 32
+"""Added to a width if the column contains nulls."""
+
+_MOST_CELLS = 1000
+"""Maximum number of blocks that are read together: each needs some kilobytes."""
+
+_UNSIGNED = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Numbers as distances from `base`, of `width` bytes each; width 0 if all numbers are equal.
+
+    `valid`: uint8[n], 1 for values that are not null; None if there are no nulls.
+    """
+
+    base: int
+    width: int
+    distances: AnyArray | None = None
+    valid: UInt8Array | None = None
+
+    @property
+    def code(self) -> int:
+        """The width code in a block."""
+        return self.width + (0 if self.valid is None else _NULLS)
+
+    def at(self, rows: RowIds) -> _Frame:
+        """Return the frame of these rows, in this order."""
+        distances = None if self.distances is None else gathered(self.distances, rows)
+        return replace(self, distances=distances, valid=None if self.valid is None else gathered(self.valid, rows))
+
+    def parts(self, start: int, stop: int) -> Iterator[bytes | memoryview]:
+        """Yield the packed bytes of rows `start` to `stop`, padded to whole words."""
+        if self.valid is not None:
+            yield from _in_words(np.packbits(self.valid[start:stop], bitorder="little"))
+        if self.distances is not None:
+            yield from _in_words(self.distances[start:stop])
+
+
+class PackedRows:
+    """Rows in a given order (at least one row and one column), written to `sink` in packed form, a range at a time.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A nested value has 64-bit offsets, which readers do not support.
+    """
+
+    def __init__(self, rows: pa.RecordBatch, order: RowIds, sink: pa.BufferOutputStream) -> None:
+        """Compute the frames of all columns. Numbers are reordered in packed form, which moves fewer bytes."""
+        self._sink = sink
+        columns, self._frames = [], []
+        for column in rows.columns:
+            frame = _frame_of_numbers(column if column.offset == 0 else pa.concat_arrays([column]))
+            if frame is None:
+                column = _checked(Column.of(column).take(order, False))
+                frame = _frame_of_lengths(column) if is_var(column.type) else _Frame(0, _NO_FRAME)
+            else:
+                frame = frame.at(order)
+            columns.append(column)
+            self._frames.append(frame)
+        bases = np.array([frame.base for frame in self._frames], dtype=np.int64)
+        codes = bytes(frame.code for frame in self._frames)
+        self._head = b"".join([bases.tobytes(), *_in_words(np.frombuffer(codes, np.uint8))])
+        self._others = [
+            column for column, frame in zip(columns, self._frames, strict=True) if _is_other(column.type, frame.width)
+        ]
+        self._texts = [raw_var_bytes(column)[0] for column in columns if is_var(column.type)]
+        self._nested = [column for column in columns if pa.types.is_nested(column.type)]
+        self._row_bytes = sum(_row_bytes(column.type) for column in columns)
+        self._schema = _schema_of_others([column.type for column in columns], codes)
+        self._writer = pa.ipc.new_stream(sink, self._schema, options=_COMPRESSED)
+        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=self._schema))  # begins with the schema
+
+    def size(self, start: int, stop: int) -> int:
+        """Return the estimated number of bytes of these rows in memory."""
+        texts = sum(int(ends[stop]) - int(ends[start]) for ends in self._texts)
+        nested = sum(column.slice(start, stop - start).nbytes for column in self._nested)
+        return int((stop - start) * self._row_bytes + texts + nested)
+
+    def write(self, start: int, stop: int, size: int) -> None:
+        """Write these rows as one block; `size` is their number of bytes in memory."""
+        head = [_HEADER.pack(stop - start, size), self._head]
+        self._sink.write(b"".join([*head, *(part for frame in self._frames for part in frame.parts(start, stop))]))
+        if self._others:
+            others = [_as_one_value(column, start, stop) for column in self._others]
+            self._writer.write_batch(pa.RecordBatch.from_arrays(others, schema=self._schema))
+
+
+class PackedCell(NamedTuple):
+    """A block of bucket `line`: bytes `start` to `stop` of a buffer; its rows have `size` bytes in memory."""
+
+    line: int
+    start: int
+    stop: int
+    size: int
+
+
+def packed_cells(rows: pa.RecordBatch, order: SlotOrder) -> tuple[pa.Buffer, list[PackedCell]]:
+    """Pack at least one row into blocks of one bucket each, in one buffer. `order` has the row ids of each bucket."""
+    sink = pa.BufferOutputStream()
+    packed = PackedRows(rows, order.rows, sink)
+    cells = []
+    for line in np.flatnonzero(np.diff(order.starts)).tolist():
+        first, last = int(order.starts[line]), int(order.starts[line + 1])
+        for start, stop, size in ranges_within(packed.size, first, last, CELL_BYTES):
+            begin = sink.tell()
+            packed.write(start, stop, size)
+            cells.append(PackedCell(line, begin, sink.tell(), size))
+    return sink.getvalue(), cells
+
+
+class RowUnpacker:
+    """Reads blocks with a given schema, which blocks do not contain. Columns without a number in `read` are null."""
+
+    def __init__(self, schema: pa.Schema, read: Collection[int] | None = None) -> None:
+        """Bind it to the schema; without `read`, all columns are read."""
+        self._schema = schema
+        self._read = range(len(schema)) if read is None else read
+        self._columns = [_ColumnType.of(arrow_type) for arrow_type in schema.types]
+        self._others: dict[bytes, pa.Schema] = {}
+
+    def batches(self, cells: Iterable[pa.Buffer], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all blocks. Blocks are combined up to `most_rows` rows and `most_bytes` bytes in memory."""
+        waiting: list[_Cell] = []
+        rows = size = 0
+        for content in cells:
+            cell = self._cell(content)
+            too_much = rows + cell.rows > most_rows or size + cell.size > most_bytes or len(waiting) == _MOST_CELLS
+            if waiting and too_much:
+                yield self._batch(waiting, rows)
+                waiting, rows, size = [], 0, 0
+            waiting.append(cell)
+            rows, size = rows + cell.rows, size + cell.size
+        if waiting:
+            yield self._batch(waiting, rows)
+
+    def _batch(self, cells: Sequence[_Cell], rows: int) -> pa.RecordBatch:
+        columns = [
+            column.array(cells, place, rows) if place in self._read else pa.nulls(rows, column.arrow_type)
+            for place, column in enumerate(self._columns)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _cell(self, content: pa.Buffer) -> _Cell:
+        columns = len(self._columns)
+        rows, size = _HEADER.unpack(content.slice(0, _HEADER.size))
+        bases = np.frombuffer(content, np.int64, columns, _HEADER.size).tolist()
+        at = _HEADER.size + columns * _WORD
+        codes = content.slice(at, columns).to_pybytes()
+        at += _words(columns)
+        frames = []
+        for base, code in zip(bases, codes, strict=True):
+            valid = distances = None
+            width = code % _NULLS
+            if code >= _NULLS:
+                bitmap = np.frombuffer(content, np.uint8, -(-rows // 8), at)
+                valid = np.unpackbits(bitmap, count=rows, bitorder="little")
+                at += _words(bitmap.size)
+            if width in _UNSIGNED:
+                distances = np.frombuffer(content, _UNSIGNED[width], rows, at)
+                at += _words(distances.nbytes)
+            frames.append(_Frame(base, width, distances, valid))
+        if codes not in self._others:
+            self._others[codes] = _schema_of_others(self._schema.types, codes)
+        others = [
+            place
+            for place, (column, frame) in enumerate(zip(self._columns, frames, strict=True))
+            if _is_other(column.arrow_type, frame.width)
+        ]
+        values: list[pa.Array | None] = [None] * columns
+        if not set(others).isdisjoint(self._read):
+            found = pa.ipc.read_record_batch(content.slice(at), self._others[codes])
+            for place, value in zip(others, found.columns, strict=True):
+                values[place] = value
+        return _Cell(rows, size, frames, values)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """The unpacked header of a block: a frame per column, and the compressed values of the other columns."""
+
+    rows: int
+    size: int
+    frames: Sequence[_Frame]
+    values: Sequence[pa.Array | None]
+
+
+@dataclass(frozen=True)
+class _ColumnType:
+    """A column type. `dtype`: the type of its numbers or of its text offsets; None for all other types."""
+
+    arrow_type: pa.DataType
+    dtype: np.dtype[Any] | None
+
+    @classmethod
+    def of(cls, arrow_type: pa.DataType) -> _ColumnType:
+        if is_var(arrow_type):
+            large = pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type)
+            return cls(arrow_type, np.dtype(np.int64 if large else np.int32))
+        return cls(arrow_type, np.dtype(np.int64) if pa.types.is_decimal128(arrow_type) else _signed(arrow_type))
+
+    def array(self, cells: Sequence[_Cell], place: int, rows: int) -> pa.Array:
+        """Return the column at position `place` of all blocks."""
+        frames = [cell.frames[place] for cell in cells]
+        values: list[Any] = [cell.values[place] for cell in cells]
+        if self.dtype is None:
+            return pa.concat_arrays([value.flatten() for value in values])
+        if any(frame.width == _NO_FRAME for frame in frames):  # some blocks have decimals of more than 64 bits
+            return pa.concat_arrays(
+                [
+                    value.flatten() if value is not None else self._numbers([cell], [frame], cell.rows)
+                    for cell, frame, value in zip(cells, frames, values, strict=True)
+                ]
+            )
+        if is_var(self.arrow_type):
+            return self._texts(cells, frames, values, rows)
+        return self._numbers(cells, frames, rows)
+
+    def _numbers(self, cells: Sequence[_Cell], frames: Sequence[_Frame], rows: int) -> pa.Array:
+        numbers = self._filled(cells, frames, rows)
+        if pa.types.is_decimal128(self.arrow_type):
+            numbers = halves_of(frozen(numbers))
+        return pa.Array.from_buffers(self.arrow_type, rows, [_bitmap(cells, frames), pa.py_buffer(numbers)])
+
+    def _texts(
+        self, cells: Sequence[_Cell], frames: Sequence[_Frame], values: Sequence[pa.Array], rows: int
+    ) -> pa.Array:
+        lengths = self._filled(cells, frames, rows)
+        ends = allocate(rows + 1, lengths.dtype)
+        ends[0] = 0
+        np.cumsum(lengths, out=ends[1:])
+        data = allocate(int(ends[-1]), np.uint8)
+        np.concatenate([_bytes_of(value) for value in values], out=data)
+        buffers = [_bitmap(cells, frames), pa.py_buffer(ends), pa.py_buffer(data)]
+        return pa.Array.from_buffers(self.arrow_type, rows, buffers)
+
+    def _filled(self, cells: Sequence[_Cell], frames: Sequence[_Frame], rows: int) -> AnyArray:
+        assert self.dtype is not None, "it has numbers or lengths"
+        numbers = allocate(rows, self.dtype)
+        start = 0
+        for cell, frame in zip(cells, frames, strict=True):
+            part = numbers[start : start + cell.rows]
+            if frame.distances is None:
+                part.fill(frame.base)
+            elif frame.width == self.dtype.itemsize:
+                part[:] = frame.distances.view(self.dtype)
+            else:
+                np.add(frame.distances, self.dtype.type(frame.base), out=part, dtype=self.dtype)
+            start += cell.rows
+        return numbers
+
+
+def _bitmap(cells: Sequence[_Cell], frames: Sequence[_Frame]) -> pa.Buffer | None:
+    """Return the validity bitmap, 1 for values that are not null; None if there are no nulls."""
+    if all(frame.valid is None for frame in frames):
+        return None
+    valid = [
+        np.ones(cell.rows, np.uint8) if frame.valid is None else frame.valid
+        for cell, frame in zip(cells, frames, strict=True)
+    ]
+    return pa.py_buffer(np.packbits(np.concatenate(valid), bitorder="little"))
+
+
+def _frame_of_lengths(column: pa.Array) -> _Frame:
+    """Return the frame of the texts' lengths; nulls have lengths, too."""
+    lengths = np.diff(raw_var_bytes(column)[0])
+    return _frame(lengths, validity(column), int(lengths.min()), int(lengths.max()))
+
+
+def _frame_of_numbers(column: pa.Array) -> _Frame | None:
+    """Return the frame of a column's numbers; None if it has no numbers, or decimals of more than 64 bits."""
+    if pa.types.is_decimal128(column.type):
+        words = words_of(column)
+        return None if words is None else _frame(words.digits, validity(column), words.least, words.most)
+    dtype = _signed(column.type)
+    if dtype is None:
+        return None
+    buffers = column.buffers()
+    integers = pa.Array.from_buffers(pa.from_numpy_dtype(dtype), len(column), buffers)
+    extremes = pc.min_max(integers)
+    numbers = np.frombuffer(buffers[1], dtype, len(column))
+    return _frame(numbers, validity(column), extremes["min"].as_py() or 0, extremes["max"].as_py() or 0)
+
+
+def _frame(numbers: AnyArray, valid: UInt8Array | None, least: int, most: int) -> _Frame:
+    if least == most:
+        return _Frame(least, 0, None, valid)
+    own = numbers.dtype.itemsize
+    width = next(width for width in _UNSIGNED if most - least < 1 << 8 * width)
+    if width >= own:
+        return _Frame(0, own, numbers.view(_UNSIGNED[own]), valid)
+    distances = np.subtract(numbers, numbers.dtype.type(least)).astype(_UNSIGNED[width])  # arbitrary for nulls
+    return _Frame(least, width, distances, valid)
+
+
+def _checked(column: pa.Array) -> pa.Array:
+    """Return the column if its layout follows from the type that Spark declares; otherwise raise an error."""
+    if pa.types.is_nested(column.type) and _has_wide_offsets(column.type):
+        raise SchemaMismatchError(
+            f"a column of {column.type} cannot be sent: its offsets have 64 bits, 32 are declared"
+        )
+    return column
+
+
+def _has_wide_offsets(kind: pa.DataType) -> bool:
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_list(kind):
+        return True
+    return any(_has_wide_offsets(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _as_one_value(column: pa.Array, start: int, stop: int) -> pa.Array:
+    """Return a range of rows as one value: the bytes of their texts, or a list of their values."""
+    if not is_var(column.type):
+        return pa.LargeListArray.from_arrays(pa.array([start, stop], pa.int64()), column)
+    offsets, data = raw_var_bytes(column)
+    ends = np.array([offsets[start], offsets[stop]], dtype=np.int64)
+    return pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+def _bytes_of(value: pa.Array) -> UInt8Array:
+    """Return the bytes of a single binary value."""
+    (start, stop), data = raw_var_bytes(value)
+    return data[start:stop]
+
+
+def _schema_of_others(kinds: Sequence[pa.DataType], codes: bytes) -> pa.Schema:
+    others = [kind for kind, code in zip(kinds, codes, strict=True) if _is_other(kind, code % _NULLS)]
+    return pa.schema([("", pa.large_binary() if is_var(kind) else pa.large_list(kind)) for kind in others])
+
+
+def _is_other(kind: pa.DataType, width: int) -> bool:
+    return width == _NO_FRAME or is_var(kind)
+
+
+def _row_bytes(kind: pa.DataType) -> int:
+    """Return the fixed bytes per value: for a text, the size of its offset; for nested values, 0."""
+    if is_var(kind):
+        return 4
+    return 0 if pa.types.is_nested(kind) or pa.types.is_null(kind) else -(-kind.bit_width // 8)
+
+
+def _in_words(values: AnyArray) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of values, and the padding to a whole word."""
+    yield values.data.cast("B")
+    yield bytes(_words(values.nbytes) - values.nbytes)
+
+
+def _words(size: int) -> int:
+    return -(-size // _WORD) * _WORD
+
+
+def _signed(kind: pa.DataType) -> np.dtype[Any] | None:
+    dtype = None if pa.types.is_floating(kind) else fixed_width_dtype(kind)
+    return None if dtype is None else np.dtype(f"i{dtype.itemsize}")

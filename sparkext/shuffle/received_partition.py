@@ -1,0 +1,198 @@
+"""One partition (`slot` in the code) of an exchange, as read by its join task: build rows and probe rows.
+
+Each build side is read completely before the first probe row is joined.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.build_sides.index_recipe import IndexRecipe
+from sparkext.build_sides.index_store import BuildSide, index_in_memory
+from sparkext.build_sides.rows_on_disk import on_disk, share_of_headroom
+from sparkext.memory.freed import release
+from sparkext.plans.pipeline.spec import MARKS
+from sparkext.rows.collected import CollectedRows
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.types import conformed
+from sparkext.shuffle.block_buffer import HeldCells
+from sparkext.shuffle.blocks import cells_in
+from sparkext.shuffle.map_output import Segment, rows_of_segments
+from sparkext.storage.local_folder import local_folder
+
+_OWNED_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class SlotSchemas:
+    """The schemas of the probe side, and of build sides by join number.
+
+    `owns_build`: whether the first join emits its unmatched build rows.
+    """
+
+    probe: pa.Schema
+    builds: Mapping[int, pa.Schema]
+    owns_build: bool
+
+
+class SlotRows(Protocol):
+    """The received rows of a partition. They have to be closed."""
+
+    def probe(self) -> Iterator[pa.RecordBatch]:
+        """Yield the probe rows. Call this once."""
+        ...
+
+    def build(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the build rows of join `number`. Call this once per join."""
+        ...
+
+    def copies(self) -> Iterator[pa.RecordBatch]:
+        """Yield additional rows of the first build side, which other partitions own: rows of split hot buckets."""
+        ...
+
+    def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """Yield probe rows that other partitions join. They mark matches of the build rows that this partition owns.
+
+        Columns without a number in `read` may be null.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the rows."""
+        ...
+
+
+class CellRows:
+    """Rows received as blocks (`cell` in the code) of both sides in any order. All blocks are buffered first."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Read all blocks."""
+        self._probe, self._build = (HeldCells(share_of_headroom, local_folder()) for _ in range(2))
+        for batch in batches:
+            for is_build, cell in cells_in(batch):
+                (self._build if is_build else self._probe).add(cell)
+
+    def probe(self) -> Iterator[pa.RecordBatch]:
+        """Yield the probe rows."""
+        return self._probe.batches()
+
+    def build(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the only build side."""
+        return self._build.batches()
+
+    def copies(self) -> Iterator[pa.RecordBatch]:
+        """Yield nothing: no bucket is split."""
+        return iter(())
+
+    def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """Yield nothing: no bucket is split."""
+        return iter(())
+
+    def close(self) -> None:
+        """Close the spill files."""
+        self._probe.close()
+        self._build.close()
+
+
+class FileRows:
+    """Rows in the files of map tasks. `batches` has one row, a JSON text with their locations."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schemas: SlotSchemas) -> None:
+        """Read the locations."""
+        told = [text for batch in batches for text in batch.column(0).to_pylist()]
+        where = json.loads(told[0]) if told else {"probe": [], "builds": {}, "copies": [], "marks": []}
+        self._schemas = schemas
+        self._probe, self._copies, self._marks = (_segments(where[name]) for name in ("probe", "copies", "marks"))
+        self._builds = {int(number): _segments(segments) for number, segments in where["builds"].items()}
+
+    def probe(self) -> Iterator[pa.RecordBatch]:
+        """Yield the probe rows."""
+        return rows_of_segments(self._probe, self._schemas.probe)
+
+    def build(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the build rows of join `number`."""
+        return rows_of_segments(self._builds.get(number, []), self._schemas.builds[number])
+
+    def copies(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the first build side that other partitions own."""
+        return rows_of_segments(self._copies, self._schemas.builds[0]) if self._copies else iter(())
+
+    def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the probe rows that other partitions join; columns without a number in `read` are null."""
+        return rows_of_segments(self._marks, self._schemas.probe, read)
+
+    def close(self) -> None:
+        """Do nothing: Spark manages the files."""
+
+
+def _segments(told: list[list[Any]]) -> list[Segment]:
+    return [Segment(*segment) for segment in told]
+
+
+class Slot:
+    """The rows of a partition, in the form that a pipeline reads."""
+
+    def __init__(self, schemas: SlotSchemas, rows: SlotRows) -> None:
+        """Bind the rows to their schemas."""
+        self._schemas = schemas
+        self._rows = rows
+        self._owned = 0
+
+    def build_sides(self, recipes: Mapping[int, IndexRecipe]) -> dict[int, BuildSide]:
+        """Index the rows of each build side, for this task alone."""
+        return {number: self._build_side(number, recipes[number]) for number in self._schemas.builds}
+
+    def _build_side(self, number: int, recipe: IndexRecipe) -> BuildSide:
+        schema = self._schemas.builds[number]
+        folder = local_folder()
+        with CollectedRows(lambda rows, size: None, share_of_headroom, folder) as collected:
+            for place, batch in enumerate(self._rows_of(number)):
+                collected.add((place, 0), conformed(batch.columns, schema))
+            table = collected.table(schema)
+            columns = on_disk(table, folder) if collected.spilled else [contiguous(column) for column in table.columns]
+        rows = table.num_rows
+        del table
+        if collected.spilled:
+            release()
+        return replace(index_in_memory(rows, columns, recipe), is_partition=True)
+
+    def _rows_of(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a build side: the rows that this partition owns, then copies of rows that others own."""
+        if not (self._schemas.owns_build and number == 0):
+            yield from self._rows.build(number)
+            return
+        for batch in self._rows.build(number):
+            self._owned += batch.num_rows
+            yield batch
+        yield from self._rows.copies()
+
+    def probe_batches(self, keys: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the probe rows. If the join emits unmatched build rows, an owner column is the first column.
+
+        `keys`: the probe columns that the first join reads. See `PipelineSpec.owner_columns`: this task owns all build
+        rows except the copies, and receives all probe rows of their keys.
+        """
+        batches = self._rows.probe()
+        if not self._schemas.owns_build:
+            yield from batches
+            return
+        first = next(batches, None)
+        # Arrow has several representations of a nested type: all batches use the received one.
+        types = self._schemas.probe.types if first is None else first.schema.types
+        for start in range(0, self._owned, _OWNED_AT_ONCE):
+            ids = pa.array(np.arange(start, min(start + _OWNED_AT_ONCE, self._owned)), pa.int64())
+            yield self._behind(ids, [pa.nulls(len(ids), kind) for kind in types])
+        for batch in batches if first is None else chain([first], batches):
+            yield self._behind(pa.nulls(batch.num_rows, pa.int64()), batch.columns)
+        for batch in self._rows.marks(keys):
+            yield self._behind(pa.array(np.full(batch.num_rows, MARKS)), batch.columns)
+
+    def _behind(self, owners: pa.Array, columns: list[pa.Array]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([owners, *columns], names=["owner", *self._schemas.probe.names])

@@ -1,0 +1,74 @@
+"""Rows streamed to partitions that join them at the same time: the description for both ends, and a task's files.
+
+A worker and its JVM task share the folder of local files. The JVM task copies the load table (`Board`) of a run into
+this folder, where a routing worker reads it. It also reads the workers' proposals and measurements from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from sparkext.plans.shuffle.load_table import Board, Interval, Told
+from sparkext.storage.container import private_file
+from sparkext.storage.local_folder import beside_task
+
+ROUTED = pa.schema([("slot", pa.int32()), ("line", pa.int32()), ("cell", pa.binary())])
+"""The output of a routing task: blocks (`cell`) of one bucket (`line`) each, with their partitions (`slot`)."""
+
+HOME = -1
+"""Stands for all buckets whose home is a partition, in place of a single bucket."""
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """The number of buckets (`lines`) and partitions (`slots`), and the name of the run, used in file names."""
+
+    lines: int
+    slots: int
+    run: str
+
+    def group(self, line: int, slot: int) -> int:
+        """Return the group of build rows for a bucket in a partition: `HOME`, or the bucket if it was moved there."""
+        return HOME if line % self.slots == slot else line
+
+
+class TaskFiles:
+    """The files of this task, next to those of its run."""
+
+    def __init__(self, run: str) -> None:
+        """Begin without having read the load table."""
+        self._run = run
+        self._seen = 0
+
+    def board(self) -> Board | None:
+        """Return the load table, None if it has not changed since the last call or does not exist."""
+        path = self._path("board")
+        try:
+            changed = path.stat().st_mtime_ns
+            if changed == self._seen:
+                return None
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        self._seen = changed
+        return Board.from_json(text)
+
+    def propose(self, interval: Interval) -> None:
+        """Write a proposal."""
+        self._write("proposal", interval.to_json())
+
+    def tell(self, told: Told) -> None:
+        """Write the measurements of each bucket."""
+        self._write("told", told.to_json())
+
+    def _write(self, name: str, text: str) -> None:
+        with private_file(self._path(name)) as stream:
+            stream.write(text.encode())
+
+    def _path(self, name: str) -> Path:
+        path = beside_task(self._run, name)
+        assert path is not None, "called in a task"
+        return path

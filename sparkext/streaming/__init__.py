@@ -1,0 +1,1 @@
+"""Operators on streams: joins, ordered rows and continuous queries, and their state."""

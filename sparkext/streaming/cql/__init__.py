@@ -1,0 +1,1 @@
+"""Continuous queries, recursive ones included (`docs/papers.md` 2)."""

@@ -1,0 +1,89 @@
+"""Generates the code of windows: how rows enter and leave them."""
+
+from __future__ import annotations
+
+from sparkext.kernels.arena.queues import QUEUE_WORDS
+from sparkext.kernels.arena.words import DOUBLE_ORDER
+from sparkext.streaming.cql.code.layout import EPSILONS, ROW, TIME, Layout, Literal, order_of
+from sparkext.streaming.cql.code.shared_lines import SHARED, fires, first_ones, indented
+from sparkext.streaming.cql.language.queries import Input
+
+
+class WindowLines:
+    """The lines by which rows enter and leave a window, and the lines that find its next instant."""
+
+    def __init__(self, layout: Layout, read: Input, into: str) -> None:
+        """Bind it to `into`, the function that takes inserted and deleted rows."""
+        assert read.window is not None, "streams have one"
+        self._layout, self._read, self._into = layout, read, into
+        self._window, self._width = read.window, Literal(len(read.columns))
+        self._queue, self._waiting = layout.words(QUEUE_WORDS), layout.words(QUEUE_WORDS)
+        self.firing: list[str] = []
+        self.expire: list[str] = []
+        if read.window.kind in ("now", "range"):
+            (self._slides if read.window.slide else self._ends)()
+
+    def _comes(self, row: str) -> str:
+        return f"{self._into}({SHARED}, {Literal(1)}, {row})"
+
+    def _goes(self) -> list[str]:
+        return [f"{self._into}({SHARED}, {Literal(-1)}, r + {ROW})", f"release_queued(m, r, {self._width})"]
+
+    def add(self, row: str) -> list[str]:
+        """Return the lines that add a row."""
+        record, queue, waiting = f"queued(m, t, e, {row}, {self._width})", self._queue, self._waiting
+        slide = self._window.slide
+        if self._window.kind == "unbounded":
+            return [self._comes(row)]
+        if self._window.kind == "rows":
+            return self._add_counted(row, record)
+        if not slide:
+            return [f"append(m, {queue}, {record})", self._comes(row)]
+        enters = [f"if t % {slide} == 0:", f"    append(m, {queue}, {record})", f"    {self._comes(row)}"]
+        return [*enters, "else:", f"    append(m, {waiting}, {record})"]
+
+    def _add_counted(self, row: str, record: str) -> list[str]:
+        """Return the lines that add a row to a ROWS window, and remove the oldest rows that exceed it."""
+        queue, waiting = self._queue, self._waiting
+        amount, slide = self._window.amount, self._window.slide
+        if not slide:
+            lines, part = self._part(row)
+            leaves = [f"if m[q + 2] == {amount}:", *indented(1, ["r = pop(m, q)", *self._goes()])]
+            return [*lines, f"q = {part}", *leaves, f"append(m, q, {record})", self._comes(row)]
+        both = f"m[{queue + 2}] + m[{waiting + 2}] > {amount}"
+        leaves = [f"while m[{queue}] != 0 and {both}:", *indented(1, [f"r = pop(m, {queue})", *self._goes()])]
+        skipped = [f"while {both}:", f"    release_queued(m, pop(m, {waiting}), {self._width})"]
+        enters = [f"r = m[{waiting}]", "while r != 0:", f"    {self._comes(f'r + {ROW}')}", "    r = m[r]"]
+        slides = [*leaves, *skipped, *enters, f"move_all(m, {waiting}, {queue})"]
+        return [f"append(m, {waiting}, {record})", f"if m[{waiting + 2}] == {slide}:", *indented(1, slides)]
+
+    def _part(self, row: str) -> tuple[list[str], str]:
+        """Return the lines that find the queue of a row's PARTITION BY group, and the name of this queue."""
+        places = self._window.partition
+        if not places:
+            return [], f"{self._queue}"
+        key, table = self._layout.words(1 + len(places)), self._layout.table()
+        bits = " | ".join(f"((m[{row}] >> {place}) & 1) << {k}" for k, place in enumerate(places))
+        lines = [f"m[{key}] = {bits}"]
+        for k, place in enumerate(places):
+            word = f"m[{row} + {1 + place}]"
+            is_double = order_of(self._read.columns[place].type) == DOUBLE_ORDER
+            lines.append(f"m[{key + 1 + k}] = {f'normal({word})' if is_double else word}")
+        return lines, f"part_of(m, {table}, {key}, {Literal(len(places))})"
+
+    def _ends(self) -> None:
+        """Write windows without a slide: rows leave when their time has passed."""
+        end, epsilons = f"m[f + {TIME}] + {self._window.amount}", f"m[f + {EPSILONS}]"
+        self.firing = fires(self._queue, end, f"{epsilons} + 1")
+        self.expire = first_ones(self._queue, f"{end} > t or ({end} == t and {epsilons} >= e)", self._goes())
+
+    def _slides(self) -> None:
+        """Write windows with a slide: rows enter and leave at multiples of the slide."""
+        amount, slide = self._window.amount, self._window.slide
+        begin, end = f"-(-m[f + {TIME}] // {slide}) * {slide}", f"((m[f + {TIME}] + {amount}) // {slide} + 1) * {slide}"
+        self.firing = [*fires(self._waiting, begin, "np.int64(0)"), *fires(self._queue, end, "np.int64(0)")]
+        is_over = f"if m[r + {TIME}] < t // {slide} * {slide} - {amount}:"
+        enters = [f"    append(m, {self._queue}, r)", f"    {self._comes(f'r + {ROW}')}"]
+        lines = [is_over, f"    release_queued(m, r, {self._width})", "else:", *enters]
+        leaving = first_ones(self._queue, f"{end} > t", self._goes())
+        self.expire = [*leaving, *first_ones(self._waiting, f"{begin} > t", lines)]

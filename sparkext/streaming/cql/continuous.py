@@ -1,0 +1,193 @@
+"""`cql`: continuous queries over streams, recursive ones included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from sparkext.errors import InvalidQueryError
+from sparkext.joins.arguments import called_as
+from sparkext.streaming.cql.frame import Asked, continuous_frame
+from sparkext.streaming.cql.language.binder import bind
+from sparkext.streaming.cql.language.drawing import Drawing, drawing
+from sparkext.streaming.cql.language.graph import Graph, graph_of, spelled_cycle
+from sparkext.streaming.cql.language.parser import parse
+from sparkext.streaming.cql.language.partitioning import Partitioning, Unpartitioned, partitioned_by
+from sparkext.streaming.cql.language.problems import CqlProblems
+from sparkext.streaming.cql.language.queries import Column, spelled_delay
+from sparkext.streaming.cql.language.types import spell_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@called_as("cql(text)", InvalidQueryError)
+def cql(text: str, *, missing_delay: str = "error", partition_by: Mapping[str, str] | None = None) -> ContinuousQueries:
+    """Register continuous queries, which may read each other in cycles if each cycle has a delay.
+
+        q = cql(\"\"\"
+            REGISTER STREAM readings (device string, level double);
+            REGISTER QUERY recent SELECT device, avg(level) AS level FROM readings [Range 1 minute] GROUP BY device;
+            REGISTER QUERY alerts ISTREAM(SELECT * FROM recent WHERE level > 0.9);
+        \"\"\")
+        alerts = q.output("alerts", readings=readings, time="ts", watermark="10 seconds")
+
+    Parameters
+    ----------
+    text:
+        CQL statements separated by `;`: REGISTER STREAM and REGISTER QUERY.
+    missing_delay:
+        How to treat a cycle without a delay: `error`, or `insert`, which makes a query on the cycle emit an ε later.
+    partition_by:
+        For each stream, the column by which its rows can be partitioned and processed independently. By default these
+        columns are derived from the queries. If there are no such columns, one task processes all rows.
+
+    Raises
+    ------
+    InvalidQueryError
+        Lists every problem, with its position in the text.
+    """
+    if missing_delay not in ("error", "insert"):
+        raise InvalidQueryError([f"missing_delay={missing_delay!r}: expected error or insert"])
+    if not isinstance(text, str):
+        raise InvalidQueryError([f"text is no str, but {type(text).__name__}"])
+    try:
+        graph = graph_of(bind(parse(text)), missing_delay)
+    except CqlProblems as problems:
+        raise InvalidQueryError(problems.problems) from None
+    return ContinuousQueries(graph, None if partition_by is None else _places(graph, partition_by))
+
+
+def _places(graph: Graph, named: Mapping[str, str]) -> dict[str, int]:
+    """Return the positions of the columns named in `partition_by`, checked against the graph."""
+    problems, places = [], {}
+    streams = {name.lower(): name for name in graph.streams}
+    for name, column in named.items():
+        if name.lower() not in streams:
+            problems.append(f"partition_by names {name}, but streams are {', '.join(graph.streams)}")
+            continue
+        columns = [one.name.lower() for one in graph.streams[streams[name.lower()]].registered]
+        if column.lower() not in columns:
+            problems.append(f"partition_by names {column} of {name}, which has {', '.join(columns)}")
+            continue
+        places[streams[name.lower()]] = columns.index(column.lower())
+    problems += [f"partition_by does not name a column of {name}" for name in graph.streams if name not in places]
+    if not problems:
+        found = partitioned_by(graph, places)
+        if isinstance(found, Unpartitioned):
+            problems.append(
+                f"rows cannot be processed apart by these columns, because of {found.query}: {found.reason}"
+            )
+    if problems:
+        raise InvalidQueryError(problems)
+    return places
+
+
+class ContinuousQueries:
+    """Registered queries, as returned by `cql`."""
+
+    def __init__(self, graph: Graph, given: Mapping[str, int] | None) -> None:
+        self._graph, self._given = graph, given
+
+    def __repr__(self) -> str:
+        """Return the same as `describe`."""
+        return self.describe()
+
+    def describe(self) -> str:
+        """Return a text on all streams and queries: columns, delays, monotonicity, order, cycles, partitioning key."""
+        graph = self._graph
+        lines = []
+        for name, stream in graph.streams.items():
+            lines.append(f"stream    {name} ({_columns(stream.registered)})")
+            computed = [one.name for one in stream.computed]
+            lines += [f"computed  {', '.join(computed)} of {name}"] * bool(computed)
+        for name in graph.order:
+            query = graph.queries[name]
+            made = "relation" if query.operator is None else query.operator
+            told = [] if graph.is_monotone(name) else ["not monotone"]
+            if query.delay is not None:
+                inserted = ", inserted" if name in graph.inserted else ""
+                told.append(f"delayed by {spelled_delay(query.delay)}{inserted}")
+            lines.append(f"{made:<9} {name} ({_columns(query.columns)}){''.join(f', {one}' for one in told)}")
+        lines.append(f"order     {' ▶ '.join(graph.order)}")
+        lines += [f"cycle     {spelled_cycle(part)}" for part in graph.components]
+        partitioning = partitioned_by(graph, self._given)
+        if isinstance(partitioning, Partitioning):
+            keys = [
+                f"{name}.{graph.streams[name].columns[partitioning.columns[name] or 0].name}" for name in graph.streams
+            ]
+            lines.append(f"key       {' = '.join(keys)}")
+        else:
+            lines.append(f"key       none, because of {partitioning.query}: {partitioning.reason}")
+        return "\n".join(lines)
+
+    def graph(self) -> Drawing:
+        """Draw the graph of queries. Notebooks show the drawing; its method `save` writes it to a file."""
+        return drawing(self._graph)
+
+    def output(
+        self,
+        query: str,
+        *,
+        time: str,
+        watermark: str | None = None,
+        ties: str | None = None,
+        serial: bool = False,
+        until: datetime | None = None,
+        name: str | None = None,
+        **streams: DataFrame,
+    ) -> DataFrame:
+        """Return the rows that a query emits, with the time of emission as the last column.
+
+        Parameters
+        ----------
+        query:
+            A query with ISTREAM, DSTREAM or RSTREAM.
+        time:
+            The name of the event-time column, a timestamp, in all streams and in the result.
+        watermark:
+            How late rows may arrive, as in `DataFrame.withWatermark`. Required for streaming DataFrames without a
+            watermark.
+        ties:
+            A column of all streams that orders rows of equal time. By default their content orders them.
+        serial:
+            Whether rows of equal time are processed one after the other, each after all effects of the row before. By
+            default they are processed at once, and no row sees the changes of another.
+        until:
+            The end of time for DataFrames that are no streams. By default they end when nothing happens any more.
+        name:
+            The name of the state in the checkpoint.
+        streams:
+            The DataFrame of each registered stream, by the name of the stream, with the registered columns.
+
+        Raises
+        ------
+        InvalidQueryError
+            Lists every problem of the call.
+        """
+        asked = Asked(self._graph, (query,), False, self._given, time, watermark, ties, serial, until, name)
+        return continuous_frame(asked, streams)
+
+    def outputs(
+        self,
+        *queries: str,
+        time: str,
+        watermark: str | None = None,
+        ties: str | None = None,
+        serial: bool = False,
+        until: datetime | None = None,
+        name: str | None = None,
+        **streams: DataFrame,
+    ) -> DataFrame:
+        """Return the rows of several queries as one DataFrame: columns `query` and the time, and a struct per query.
+
+        In each row all structs but one are null. See `output` for the arguments.
+        """
+        asked = Asked(self._graph, queries, True, self._given, time, watermark, ties, serial, until, name)
+        return continuous_frame(asked, streams)
+
+
+def _columns(columns: Sequence[Column]) -> str:
+    said = (f"{one.name} {spell_type(one.type)}{'' if one.nullable else ' not null'}" for one in columns)
+    return ", ".join(said)

@@ -1,0 +1,301 @@
+"""The DataFrame of continuous queries: the union of all streams, ordered by time and processed by the query graph."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from sparkext.errors import InvalidQueryError
+from sparkext.joins.columns import resolve_column
+from sparkext.plans.expressions.number_types import INTEGERS
+from sparkext.rows.types import arrow_key_type, spark_key_type
+from sparkext.spark.arrow import arrow_schema
+from sparkext.spark.frames import quoted
+from sparkext.spark.session_settings import is_case_sensitive, settings_of
+from sparkext.streaming.arguments import check_name, ordering_session
+from sparkext.streaming.cql.code.engine import FOR_EVER
+from sparkext.streaming.cql.code.module_text import code_of
+from sparkext.streaming.cql.code.shared_columns import SharedColumns
+from sparkext.streaming.cql.computed_columns import computed_column
+from sparkext.streaming.cql.language.graph import Graph
+from sparkext.streaming.cql.language.partitioning import Partitioning, partitioned_by
+from sparkext.streaming.cql.language.queries import BoundStream, Column
+from sparkext.streaming.cql.language.types import common_type, spell_type
+from sparkext.streaming.cql.operator import CqlOperator
+from sparkext.streaming.ordered.description_of import Columns, TimedApply
+from sparkext.streaming.ordered.frame import ordered_frame
+from sparkext.streaming.watermarks import is_marked
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructField, StructType
+
+KEYS = 32
+"""Number of parts into which rows are divided by the hash of their key. Each part has its own state."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The arguments of `ContinuousQueries.output` and `outputs`, except for the DataFrames."""
+
+    graph: Graph
+    queries: tuple[str, ...]
+    tagged: bool
+    partition_by: Mapping[str, int] | None
+    time: Any
+    watermark: Any
+    ties: Any
+    serial: Any
+    until: Any
+    name: Any
+
+
+def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
+    """Return the rows that queries emit.
+
+    Raises
+    ------
+    InvalidQueryError
+        Lists every problem of the call.
+    """
+    problems: list[str] = []
+    queries = _queries(asked, problems)
+    graph = asked.graph.needed(queries)
+    frames = _frames(graph, asked.graph, streams, queries, problems)
+    check_name(asked.name, problems)
+    for argument, value in (("time", asked.time), ("watermark", asked.watermark), ("ties", asked.ties)):
+        if not isinstance(value, str) and (value is not None or argument == "time"):
+            problems.append(f"{argument}={value!r}: expected {'a delay' if argument == 'watermark' else 'a column'}")
+    if not isinstance(asked.serial, bool):
+        problems.append(f"serial={asked.serial!r}: expected True or False")
+    if problems:
+        raise InvalidQueryError(problems)
+    session = next(iter(frames.values())).sparkSession
+    settings = settings_of(session)
+    sources = {name: _Source(frame, graph.streams[name], asked, problems) for name, frame in frames.items()}
+    if len({frame.isStreaming for frame in frames.values()}) > 1:
+        said = [f"{name} is {'a' if frame.isStreaming else 'no'} stream" for name, frame in frames.items()]
+        problems.append(f"{', '.join(said)}: make streams of all, or of none")
+    _check_alike("time", {name: source.time for name, source in sources.items()}, problems)
+    if asked.ties is not None:
+        _check_alike("ties", {name: source.ties for name, source in sources.items()}, problems)
+    schema, time = _schema(asked, graph, queries, sources, problems)
+    until = _until(asked, graph, frames, session, problems)
+    if problems:
+        raise InvalidQueryError(problems)
+    partitioning = partitioned_by(graph, _given(asked, graph))
+    keys = KEYS if isinstance(partitioning, Partitioning) else 1
+    shared = SharedColumns({name: [*map(_spark_type, stream.columns)] for name, stream in graph.streams.items()})
+    parts = []
+    for number, name in enumerate(graph.streams):
+        key = partitioning.columns[name] if isinstance(partitioning, Partitioning) else None
+        parts.append(sources[name].tagged(number, shared, key, keys))
+    frame = reduce(lambda one, two: one.unionAll(two), parts)
+    width = len(frame.columns)
+    key_place = width - (1 if asked.ties is None else 2)
+    columns = Columns(frame, width, 0, (key_place,), (key_place,), None if asked.ties is None else width - 1)
+    code, limit = code_of(graph, queries, serial=asked.serial), settings.cql_max_instants
+    operator = CqlOperator(graph, shared.places, code, queries, asked.tagged, arrow_schema(schema), limit)
+    text = code.text.partition("\n")[2]  # without the first line, the fingerprint of the kernels
+    text += "".join(f"{stream.name}: {one.name}\n" for stream in graph.streams.values() for one in stream.computed)
+    made_by = f"queries {hashlib.sha256(text.encode()).hexdigest()}, of {keys}"
+    apply = TimedApply(operator, schema, time, keys, until, made_by)
+    return ordered_frame(columns, apply, settings, split=False, late=None, name=asked.name)
+
+
+def _queries(asked: Asked, problems: list[str]) -> tuple[str, ...]:
+    """Return the names of the requested queries, spelled as registered."""
+    names = {name.lower(): name for name in asked.graph.queries}
+    found: list[str] = []
+    if not asked.queries:
+        problems.append("outputs of no query: expected their names")
+    for name in asked.queries:
+        known = names.get(name.lower()) if isinstance(name, str) else None
+        if known is None:
+            problems.append(f"there is no query {name!r}, only {', '.join(asked.graph.queries) or 'none at all'}")
+        elif asked.graph.queries[known].operator is None:
+            problems.append(f"{known} is a relation, which is not emitted: see ISTREAM, DSTREAM and RSTREAM")
+        elif known in found:
+            problems.append(f"{known} is named twice")
+        else:
+            found.append(known)
+    return tuple(found)
+
+
+def _frames(
+    graph: Graph, whole: Graph, streams: Mapping[str, Any], queries: tuple[str, ...], problems: list[str]
+) -> dict[str, DataFrame]:
+    """Return the DataFrames of the streams of `graph`, in their order."""
+    given = {name.lower(): frame for name, frame in streams.items()}
+    known = {name.lower() for name in whole.streams}
+    problems += [
+        f"{name}=…: there is no stream of this name, only {', '.join(whole.streams)}"
+        for name in streams
+        if name.lower() not in known
+    ]
+    found: dict[str, DataFrame] = {}
+    for name in graph.streams:
+        if name.lower() not in given:
+            problems.append(f"{', '.join(queries)} needs the DataFrame of the stream {name}: {name}=…")
+        elif ordering_session(given[name.lower()], problems) is not None:
+            found[name] = given[name.lower()]
+    return found
+
+
+class _Source:
+    """The DataFrame of one stream."""
+
+    def __init__(self, frame: DataFrame, stream: BoundStream, asked: Asked, problems: list[str]) -> None:
+        name, registered = stream.name, stream.registered
+        self._name, self.columns = name, stream.columns
+        case_sensitive = is_case_sensitive(frame.sparkSession)
+        fields = frame.schema.fields
+
+        def place(column: str) -> int | None:
+            return resolve_column(column, fields, f"{name}'s", case_sensitive, problems)
+
+        time = place(asked.time)
+        self.time = None if time is None else fields[time]
+        self._time = None if time is None else frame.columns[time]
+        if self.time is not None:
+            kind = self.time.dataType.simpleString()
+            if kind not in ("timestamp", "timestamp_ntz"):
+                problems.append(f"{asked.time} of {name} is a {kind}: expected a timestamp")
+            elif frame.isStreaming and not is_marked(self.time):
+                if asked.watermark is None:
+                    problems.append(f"{asked.time} of {name} has no watermark: say how late rows may come, watermark=…")
+                else:
+                    frame = frame.withWatermark(quoted(self.time.name), asked.watermark)
+        ties = None if asked.ties is None else place(asked.ties)
+        self.ties = None if ties is None else fields[ties]
+        if self.ties is not None and spark_key_type(self.ties) is None:
+            problems.append(f"ties {asked.ties} of type {self.ties.dataType.simpleString()} cannot be compared")
+        self._fields = [None if (at := place(column.name)) is None else fields[at] for column in registered]
+        for column, field in zip(registered, self._fields, strict=True):
+            if field is not None and not _fits(field, column):
+                problems.append(
+                    f"column {column.name} of {name} is a {field.dataType.simpleString()}, registered as"
+                    f" {spell_type(column.type)}"
+                )
+        self._frame = frame
+
+    def tagged(self, number: int, shared: SharedColumns[DataType], key: int | None, keys: int) -> DataFrame:
+        """Return the rows with time, index of the stream, columns shared by all streams, part, and ties if given."""
+        from pyspark.sql import functions as F
+
+        assert self.time is not None and self._time is not None, "it has been checked"
+        time = F.col(quoted(self._time))
+        missing = F.raise_error(F.lit(f"a row of {self._name} has no {self._time}: filter those that do not")).cast(
+            "int"
+        )
+        stream = F.when(time.isNull(), missing).otherwise(F.lit(number)).cast("tinyint")
+        chosen = [time.alias("time"), stream.alias("stream")]
+        values = [F.lit(None).cast(kind) for kind in shared.kinds]
+        for at, place in enumerate(shared.places[self._name]):
+            values[place] = self._value(at)
+        chosen += [value.alias(f"c{place}") for place, value in enumerate(values)]
+        part = F.lit(0)
+        if key is not None:
+            part = F.pmod(F.xxhash64(self._value(key)), F.lit(keys)).cast("int")
+        chosen.append(part.alias("part"))
+        if self.ties is not None:
+            chosen.append(F.col(quoted(self.ties.name)).alias("ties"))
+        return self._frame.select(*chosen)
+
+    def _value(self, place: int) -> SparkColumn:
+        """Return a column in its registered type, or computed from registered columns."""
+        from pyspark.sql import functions as F
+
+        column = self.columns[place]
+        kind = _spark_type(column)
+        if column.computed is not None:
+            names = [one.name for one in self.columns]
+            return computed_column(column.computed, lambda name: self._value(names.index(name))).cast(kind)
+        field = self._fields[place]
+        assert field is not None, "it has been checked"
+        value = F.col(quoted(field.name)).cast(kind)
+        if column.nullable or not field.nullable:
+            return value
+        said = f"{column.name} of {self._name} is null, but registered as NOT NULL"
+        return F.when(value.isNull(), F.raise_error(F.lit(said)).cast(kind)).otherwise(value)
+
+
+def _fits(field: StructField, column: Column) -> bool:
+    """Return whether the type of a registered column represents all values of a field exactly."""
+    kind = spark_key_type(field)
+    if kind is None or kind == column.type:
+        return kind is not None
+    wider = common_type(kind, column.type)
+    return wider == column.type and (kind.name not in INTEGERS or column.type.name in INTEGERS)
+
+
+def _spark_type(column: Column) -> DataType:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(arrow_key_type(column.type), prefer_timestamp_ntz=True)
+
+
+def _check_alike(argument: str, fields: Mapping[str, StructField | None], problems: list[str]) -> None:
+    kinds = {name: field.dataType.simpleString() for name, field in fields.items() if field is not None}
+    if len({*kinds.values()}) > 1:
+        said = ", ".join(f"a {kind} of {name}" for name, kind in kinds.items())
+        problems.append(f"{argument} is {said}: cast them to one type")
+
+
+def _schema(
+    asked: Asked, graph: Graph, queries: tuple[str, ...], sources: Mapping[str, _Source], problems: list[str]
+) -> tuple[StructType, int]:
+    """Return the columns of the result, and the position of the time among them."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    kinds = [source.time.dataType for source in sources.values() if source.time is not None]
+    if not kinds:
+        return StructType([]), 0
+    time = StructField(asked.time, kinds[0], False)
+
+    def fields(query: str) -> list[StructField]:
+        return [StructField(one.name, _spark_type(one), one.nullable) for one in graph.queries[query].columns]
+
+    if not asked.tagged:
+        made, place = [*fields(queries[0]), time], len(graph.queries[queries[0]].columns)
+    else:
+        structs = [StructField(query, StructType(fields(query)), True) for query in queries]
+        made, place = [StructField("query", StringType(), False), time, *structs], 1
+    names = [field.name.lower() for field in made]
+    double = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if double is not None:
+        problems.append(f"two columns of the result are named {double}: rename one, the time is {asked.time}")
+    return StructType(made), place
+
+
+def _until(
+    asked: Asked, graph: Graph, frames: Mapping[str, DataFrame], session: SparkSession, problems: list[str]
+) -> int:
+    """Return the end of time in µs for DataFrames that are no streams, `FOR_EVER` if there is none."""
+    from pyspark.sql import functions as F
+
+    is_stream = any(frame.isStreaming for frame in frames.values())
+    if asked.until is None:
+        if graph.may_go_on and not is_stream:
+            problems.append(
+                f"something may happen for ever, by {', '.join(graph.may_go_on)}: say when it ends, until=…"
+            )
+        return FOR_EVER
+    if not isinstance(asked.until, datetime) or is_stream:
+        expected = "a datetime" if not is_stream else "none: a stream ends when its rows do"
+        problems.append(f"until={asked.until!r}: expected {expected}")
+        return FOR_EVER
+    found = session.range(1).select(F.unix_micros(F.lit(asked.until).cast("timestamp"))).first()
+    assert found is not None, "it is one row"
+    return int(found[0])
+
+
+def _given(asked: Asked, graph: Graph) -> Mapping[str, int] | None:
+    if asked.partition_by is None:
+        return None
+    return {name: place for name, place in asked.partition_by.items() if name in graph.streams}

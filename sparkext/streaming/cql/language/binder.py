@@ -1,0 +1,312 @@
+"""Resolves the names of a CQL text, and finds the types of the registered streams and queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sparkext.plans.expressions.expression import Expression
+from sparkext.streaming.cql.language.formulas import Formulas, GroupScope, Invalid, RowScope, Typed, coerced, conjuncts
+from sparkext.streaming.cql.language.problems import CqlProblems
+from sparkext.streaming.cql.language.queries import (
+    MOST_COLUMNS,
+    BoundQuery,
+    BoundStream,
+    BoundWindow,
+    Column,
+    Input,
+    Plan,
+    SelectPlan,
+    SetPlan,
+)
+from sparkext.streaming.cql.language.syntax import (
+    Item,
+    Name,
+    Position,
+    Program,
+    RegisteredQuery,
+    RegisteredStream,
+    Relation,
+    Select,
+    Source,
+)
+from sparkext.streaming.cql.language.types import BOOL, TYPE_NAMES, common_type, parse_type, spell_type
+
+
+@dataclass(frozen=True)
+class Bound:
+    """All streams and queries of a program by name, in the order of registration."""
+
+    streams: Mapping[str, BoundStream]
+    queries: Mapping[str, BoundQuery]
+    program: Program
+
+
+def bind(program: Program) -> Bound:
+    """Resolve all names.
+
+    Queries may read each other, so columns are derived repeatedly until nothing changes. While the columns of one
+    branch of UNION, EXCEPT or INTERSECT are unknown, the columns of the other branch are used.
+
+    Raises
+    ------
+    CqlProblems
+        Lists the problems of each query.
+    """
+    problems: list[tuple[Position | None, str]] = []
+    _check_names(program, problems)
+    streams = {stream.name: _stream(stream, problems) for stream in program.streams}
+    if problems:
+        raise CqlProblems(problems)
+    known = {name.lower(): _Known(name, True, stream.columns, True) for name, stream in streams.items()}
+    for query in program.queries:
+        known[query.name.lower()] = _Known(query.name, query.operator is not None, None)
+    changed = True
+    while changed:
+        changed = False
+        for query in program.queries:
+            was = known[query.name.lower()]
+            try:
+                columns = _Binder(known, partly=True).plan(query.relation).columns
+            except (Invalid, _Unknown):
+                continue
+            now = replace(was, columns=columns if was.columns is None else _widened(was.columns, columns))
+            changed |= now != was
+            known[query.name.lower()] = now
+    queries = {}
+    for query in program.queries:
+        try:
+            queries[query.name] = _bound(query, known)
+        except Invalid as error:
+            problems.append((error.at, error.text))
+        except _Unknown as error:
+            problems.append((error.at, f"the columns of {error.name} are not known: it is made of nothing but itself"))
+    if problems:
+        raise CqlProblems(problems)
+    complete = {name: known[name.lower()].columns or () for name in streams}
+    bound = {name: replace(stream, columns=complete[name]) for name, stream in streams.items()}
+    return Bound(bound, queries, program)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A registered name. `columns`: None until they are found. `is_registered`: by REGISTER STREAM."""
+
+    name: str
+    is_stream: bool
+    columns: tuple[Column, ...] | None
+    is_registered: bool = False
+
+
+class _Unknown(Exception):
+    """The columns of a query have not been found yet."""
+
+    def __init__(self, name: str, at: Position) -> None:
+        self.name, self.at = name, at
+        super().__init__(name)
+
+
+def _check_names(program: Program, problems: list[tuple[Position | None, str]]) -> None:
+    seen: dict[str, Position] = {}
+    registered: list[RegisteredStream | RegisteredQuery] = [*program.streams, *program.queries]
+    for one in sorted(registered, key=lambda one: one.at):
+        if one.name.lower() in seen:
+            problems.append((one.at, f"{one.name} is registered at {seen[one.name.lower()]} already"))
+        seen.setdefault(one.name.lower(), one.at)
+
+
+def _stream(stream: RegisteredStream, problems: list[tuple[Position | None, str]]) -> BoundStream:
+    columns: list[Column] = []
+    for one in stream.columns:
+        kind = parse_type(one.type)
+        if kind is None:
+            expected = f"expected one of {' '.join(TYPE_NAMES)}"
+            if one.type.lower().startswith("decimal"):
+                expected = "cast it to double or bigint before"
+            problems.append((one.at, f"column {one.name} of type {one.type}: {expected}"))
+            continue
+        if any(column.name.lower() == one.name.lower() for column in columns):
+            problems.append((one.at, f"two columns of {stream.name} are named {one.name}"))
+        columns.append(Column(one.name, kind, one.nullable))
+    if len(columns) > MOST_COLUMNS:
+        problems.append((stream.at, f"{stream.name} has {len(columns)} columns: expected {MOST_COLUMNS} at most"))
+    return BoundStream(stream.name, tuple(columns))
+
+
+def _widened(left: tuple[Column, ...], right: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return columns that hold the values of both sides, if such types exist; mismatches are reported later."""
+    if len(left) != len(right):
+        return left
+    return tuple(
+        Column(one.name, common_type(one.type, two.type) or one.type, one.nullable or two.nullable)
+        for one, two in zip(left, right, strict=True)
+    )
+
+
+def _bound(query: RegisteredQuery, known: dict[str, _Known]) -> BoundQuery:
+    plan = _Binder(known, partly=False).plan(query.relation)
+    found = known[query.name.lower()].columns
+    assert found is not None, "a plan that can be made has columns"
+    names = [one.name.lower() for one in found]
+    double = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if double is not None:
+        raise Invalid(query.at, f"two columns of {query.name} are named {double}: give one another name with AS")
+    for one, two in zip(found, plan.columns, strict=True):
+        if one.type != two.type:
+            raise Invalid(
+                query.at,
+                f"column {one.name} of {query.name} is {spell_type(two.type)} in one place and"
+                f" {spell_type(one.type)} in another: see CAST",
+            )
+    return BoundQuery(query.name, query.operator, query.period, plan, query.delay, query.at, query.recursive)
+
+
+class _Binder:
+    """Binds relations. `partly`: omit branches of set operations whose columns are still unknown."""
+
+    def __init__(self, known: dict[str, _Known], *, partly: bool) -> None:
+        self._known, self._partly = known, partly
+
+    def plan(self, relation: Relation) -> Plan:
+        """Bind a relation."""
+        if isinstance(relation, Select):
+            return self._select(relation)
+        try:
+            left: Plan | None = self.plan(relation.left)
+        except _Unknown:
+            if not self._partly:
+                raise
+            left = None
+        try:
+            right: Plan | None = self.plan(relation.right)
+        except _Unknown:
+            if left is None or not self._partly:
+                raise
+            return left
+        assert right is not None, "a plan was made"
+        if left is None:
+            return right
+        if len(left.columns) != len(right.columns):
+            raise Invalid(
+                relation.at,
+                f"{relation.op.upper()} of {len(left.columns)} columns and {len(right.columns)}",
+            )
+        columns = []
+        for one, two in zip(left.columns, right.columns, strict=True):
+            kind = common_type(one.type, two.type)
+            if kind is None:
+                raise Invalid(
+                    relation.at,
+                    f"{relation.op.upper()} of column {one.name}, {spell_type(one.type)}, with {two.name},"
+                    f" {spell_type(two.type)}",
+                )
+            nullable = one.nullable if relation.op == "except" else one.nullable or two.nullable
+            columns.append(Column(one.name, kind, nullable))
+        wanted = tuple(columns)
+        return SetPlan(relation.op, relation.all, _cast(left, wanted), _cast(right, wanted), wanted)
+
+    def _select(self, select: Select) -> SelectPlan:
+        inputs = tuple(self._input(source) for source in select.sources)
+        aliases = [source.alias for source in select.sources]
+        for place, source in enumerate(select.sources):
+            if source.alias.lower() in [alias.lower() for alias in aliases[:place]]:
+                raise Invalid(source.at, f"two sources are called {source.alias}: give one another name with AS")
+        columns_read = [one.columns for one in inputs]
+        rows = RowScope(aliases, columns_read, lambda source, made: self._place(select.sources[source], made))
+        formulas = Formulas(rows)
+        where = []
+        for condition in select.where:
+            for part in conjuncts(condition):
+                where.append(coerced(formulas.typed(part), BOOL, part.at, "a condition"))
+        named = self._items(select.items, rows)
+        is_grouped = (
+            bool(select.group)
+            or select.having is not None
+            or any(item.formula is not None and GroupScope.aggregates_in(item.formula) for item in named)
+        )
+        scope = rows
+        group: tuple[Expression, ...] | None = None
+        if is_grouped:
+            keys = [formulas.typed(formula) for formula in select.group]
+            untyped = next((f for f, key in zip(select.group, keys, strict=True) if key.type is None), None)
+            if untyped is not None:
+                raise Invalid(untyped.at, "rows are grouped by NULL")
+            scope = GroupScope(rows, keys)
+            group = tuple(key.known for key in keys)
+        formulas = Formulas(scope)
+        outputs, columns = [], []
+        for place, item in enumerate(named):
+            assert item.formula is not None, "stars are columns by now"
+            typed = formulas.typed(item.formula)
+            if typed.type is None:
+                raise Invalid(item.at, "a column of NULL has no type: see CAST")
+            outputs.append(typed.known)
+            columns.append(Column(item.alias or f"c{place + 1}", typed.type, typed.nullable))
+        having = None
+        if select.having is not None:
+            having = coerced(formulas.typed(select.having), BOOL, select.having.at, "HAVING")
+        aggregates = tuple(scope.aggregates) if isinstance(scope, GroupScope) else ()
+        for values, what in ((len(outputs), "columns"), (len(group or ()) + len(aggregates), "keys and aggregates")):
+            if values > MOST_COLUMNS:
+                raise Invalid(select.at, f"{values} {what}: expected {MOST_COLUMNS} at most")
+        inputs = tuple(replace(one, columns=self._known[one.name.lower()].columns or ()) for one in inputs)
+        return SelectPlan(
+            inputs, tuple(where), group, aggregates, having, tuple(outputs), select.distinct, tuple(columns)
+        )
+
+    def _place(self, read: Source, computed: Column) -> int | None:
+        """Add a computed column to a registered stream, unless it exists; return its index, None for other sources."""
+        known = self._known[read.name.lower()]
+        if not known.is_registered or known.columns is None:
+            return None
+        if computed not in known.columns:
+            if len(known.columns) == MOST_COLUMNS:
+                what = f"columns and what is computed of them: expected {MOST_COLUMNS} at most"
+                raise Invalid(read.at, f"{known.name} has more than {MOST_COLUMNS} {what}")
+            self._known[read.name.lower()] = replace(known, columns=(*known.columns, computed))
+        columns = self._known[read.name.lower()].columns or ()
+        return columns.index(computed)
+
+    def _items(self, items: Sequence[Item], rows: RowScope) -> list[Item]:
+        """Return the named columns of a result, with stars expanded."""
+        found: list[Item] = []
+        for item in items:
+            if item.formula is not None:
+                alias = item.alias or (item.formula.name if isinstance(item.formula, Name) else None)
+                found.append(replace(item, alias=alias))
+                continue
+            names = rows.names(item.of)
+            if not names:
+                raise Invalid(item.at, f"there is no source {item.of}, only {', '.join(rows.aliases)}")
+            found += [Item(Name(of, name, item.at), name, None, item.at) for of, name in names]
+        return found
+
+    def _input(self, source: Source) -> Input:
+        known = self._known.get(source.name.lower())
+        if known is None:
+            names = ", ".join(one.name for one in self._known.values())
+            raise Invalid(source.at, f"nothing is registered as {source.name}, but {names}")
+        if known.is_stream and source.window is None:
+            raise Invalid(source.at, f"{known.name} is a stream: it needs a window, [Now] or [Range …] or [Rows …]")
+        if not known.is_stream and source.window is not None:
+            raise Invalid(source.window.at, f"{known.name} is a relation: only streams have windows")
+        if known.columns is None:
+            raise _Unknown(known.name, source.at)
+        if source.window is None:
+            return Input(known.name, None, known.columns)
+        scope = RowScope([source.alias], [known.columns])
+        places = tuple(scope.place(name)[1] for name in source.window.partition)
+        window = BoundWindow(source.window.kind, source.window.amount, source.window.slide, places)
+        return Input(known.name, window, known.columns)
+
+
+def _cast(plan: Plan, columns: tuple[Column, ...]) -> Plan:
+    """Return a plan whose columns are cast to the types of `columns`."""
+    typed = tuple(replace(one, type=two.type) for one, two in zip(plan.columns, columns, strict=True))
+    if isinstance(plan, SetPlan):
+        return replace(plan, left=_cast(plan.left, columns), right=_cast(plan.right, columns), columns=typed)
+    outputs = tuple(
+        Typed(output, own.type, own.nullable).cast(wanted.type)
+        for output, own, wanted in zip(plan.outputs, plan.columns, columns, strict=True)
+    )
+    return replace(plan, outputs=outputs, columns=typed)

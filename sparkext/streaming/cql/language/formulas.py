@@ -1,0 +1,453 @@
+"""Translates formulas of CQL into expressions with types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+
+from sparkext.plans.expressions.expression import Expression, column, condition, literal
+from sparkext.plans.expressions.key_types import KeyType
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS
+from sparkext.streaming.cql.language.computed import SIGNATURES, is_computed, is_constant, placeless, spelled, takes
+from sparkext.streaming.cql.language.queries import Aggregate, Column
+from sparkext.streaming.cql.language.syntax import Call, Case, Cast, Constant, Formula, Name, Operation, Position
+from sparkext.streaming.cql.language.types import (
+    BOOL,
+    DATE,
+    DOUBLE,
+    INT,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TYPE_NAMES,
+    common_type,
+    is_number,
+    parse_type,
+    spell_type,
+)
+
+AGGREGATES = ("count", "sum", "avg", "min", "max")
+FUNCTIONS = {
+    "abs": (1, 1),
+    "coalesce": (1, None),
+    "ifnull": (2, 2),
+    "nvl": (2, 2),
+    "nullif": (2, 2),
+    "if": (3, 3),
+    "least": (1, None),
+    "greatest": (1, None),
+    "mod": (2, 2),
+    "sqrt": (1, 1),
+}
+"""Functions of single rows, with their minimum and maximum numbers of arguments (None: unlimited)."""
+
+
+class Invalid(Exception):
+    """A query is invalid."""
+
+    def __init__(self, at: Position, text: str) -> None:
+        self.at, self.text = at, text
+        super().__init__(text)
+
+
+@dataclass(frozen=True)
+class Typed:
+    """An expression and its type; both are None for a NULL of any type."""
+
+    expression: Expression | None
+    type: KeyType | None
+    nullable: bool
+
+    @property
+    def known(self) -> Expression:
+        """The expression; only for values that are not an untyped NULL."""
+        assert self.expression is not None, "its type has been looked at"
+        return self.expression
+
+    def cast(self, kind: KeyType) -> Expression:
+        """Return the value cast to a type that holds all of its values."""
+        if self.expression is None:
+            return literal(None, kind)
+        if self.type == kind:
+            return self.expression
+        if self.expression.op == "literal" and self.type is not None and self.type.name in INTEGERS:
+            return literal(self.expression.text, kind)
+        return Expression("cast", kind, (self.expression,))
+
+
+Compute = Callable[[int, Column], int | None]
+"""Adds a computed column to a source unless it exists; returns its index, None if the source cannot have any."""
+
+
+class RowScope:
+    """The columns of all sources."""
+
+    def __init__(
+        self, aliases: Sequence[str], columns: Sequence[tuple[Column, ...]], compute: Compute | None = None
+    ) -> None:
+        """Bind it to the sources' names and columns. `compute`: adds a computed column; None: not possible."""
+        self.aliases = tuple(aliases)
+        self._columns, self._compute = columns, compute
+
+    def names(self, of: str | None) -> list[tuple[str, str]]:
+        """Return the columns of one source, or of all sources, each with the source's name."""
+        return [
+            (alias, one.name)
+            for alias, columns in zip(self.aliases, self._columns, strict=True)
+            for one in columns
+            if (of is None or alias.lower() == of.lower()) and one.computed is None
+        ]
+
+    def place(self, name: Name) -> tuple[int, int]:
+        """Return the index of a column's source, and its index in the source."""
+        found = [
+            (source, place)
+            for source, columns in enumerate(self._columns)
+            if name.of is None or self.aliases[source].lower() == name.of.lower()
+            for place, one in enumerate(columns)
+            if one.name.lower() == name.name.lower() and one.computed is None
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            sources = ", ".join(self.aliases[source] for source, _ in found)
+            raise Invalid(name.at, f"column {name} is one of {sources}: say which")
+        if name.of is not None and name.of.lower() not in [alias.lower() for alias in self.aliases]:
+            raise Invalid(name.at, f"there is no source {name.of}, only {', '.join(self.aliases)}")
+        there = ", ".join(f"{alias}.{one}" for alias, one in self.names(name.of))
+        raise Invalid(name.at, f"there is no column {name}, only {there}")
+
+    def special(self, formula: Formula) -> Typed | None:
+        """Return the expression of a formula that the scope itself resolves; None if it depends only on its parts."""
+        if isinstance(formula, Name):
+            source, place = self.place(formula)
+            found = self._columns[source][place]
+            return Typed(column(source, place, found.type), found.type, found.nullable)
+        if isinstance(formula, Call) and formula.function in AGGREGATES:
+            raise Invalid(formula.at, f"{formula.function.upper()} is an aggregate, which has no place here")
+        if isinstance(formula, Call) and is_computed(formula):
+            return self._computed(formula)
+        return None
+
+    def _computed(self, call: Call) -> Typed:
+        """Return the computed column for a call of a function of texts or times, which is added to its source."""
+        kind = self._computed_type(call)
+        called = call.function.upper()
+        names = [part for part in parts_of(call) if isinstance(part, Name)]
+        places = {name: self.place(name) for name in names}
+        sources = {source for source, _ in places.values()}
+        if len(sources) != 1:
+            raise Invalid(call.at, f"{called} of columns of {len(sources)} sources: expected those of one stream")
+        (source,) = sources
+        registered = {name: self._columns[source][place].name for name, (_, place) in places.items()}
+        formula = placeless(call, registered)
+        found = Column(spelled(formula), kind, True, formula)
+        place = None if self._compute is None else self._compute(source, found)
+        if place is None:
+            raise Invalid(
+                call.at,
+                f"{called} of columns of {self.aliases[source]}, which is no registered stream: it is computed where"
+                " rows come in, so call it where such a stream is read",
+            )
+        return Typed(column(source, place, kind), kind, True)
+
+    def _computed_type(self, call: Call) -> KeyType:
+        """Return the type of a call's result."""
+        signature, args, called = SIGNATURES[call.function], call.args, call.function.upper()
+        is_called = not (call.star or call.distinct) and signature.least <= len(args) <= len(signature.takes)
+        if not is_called:
+            raise Invalid(call.at, f"{called} takes {signature.expected}")
+        for wanted, argument in zip(signature.takes, args, strict=False):
+            if isinstance(argument, Call) and is_computed(argument):
+                given: KeyType | None = self._computed_type(argument)
+            elif isinstance(argument, Name) or is_constant(argument):
+                given = Formulas(self).typed(argument).type
+            else:
+                raise Invalid(
+                    argument.at,
+                    f"{called} is computed where rows come in, of columns, constants and such calls: not of a formula",
+                )
+            if not takes(wanted, given):
+                raise Invalid(argument.at, f"{called} takes {signature.expected}, not {spell_type(given or STRING)}")
+        return signature.returns
+
+
+class GroupScope(RowScope):
+    """The columns of groups: the grouping columns, and the aggregates, which it collects."""
+
+    def __init__(self, rows: RowScope, keys: Sequence[Typed]) -> None:
+        """Bind it to the grouping expressions."""
+        super().__init__(rows.aliases, rows._columns)
+        self._rows, self._keys = Formulas(rows), list(keys)
+        self.aggregates: list[Aggregate] = []
+
+    @staticmethod
+    def aggregates_in(formula: Formula) -> bool:
+        """Whether a formula contains an aggregate."""
+        return any(isinstance(part, Call) and part.function in AGGREGATES for part in parts_of(formula))
+
+    def special(self, formula: Formula) -> Typed | None:
+        """See `RowScope`."""
+        if isinstance(formula, Call) and formula.function in AGGREGATES:
+            return self._aggregate(formula)
+        if not self.aggregates_in(formula) and not isinstance(formula, Constant):
+            typed = self._rows.typed(formula)
+            for place, key in enumerate(self._keys):
+                if key.expression == typed.expression and typed.type is not None:
+                    return Typed(column(0, place, typed.type), typed.type, typed.nullable)
+            if isinstance(formula, Name):
+                raise Invalid(formula.at, f"column {formula} is neither in GROUP BY nor in an aggregate")
+        return None
+
+    def _aggregate(self, call: Call) -> Typed:
+        name = call.function
+        if call.star:
+            if name != "count":
+                raise Invalid(call.at, f"{name.upper()}(*): only COUNT counts rows")
+            return self._placed(Aggregate("count", None, False, LONG), False)
+        if len(call.args) != 1:
+            raise Invalid(call.at, f"{name.upper()} of {len(call.args)} arguments: expected one")
+        value = self._rows.typed(call.args[0])
+        if value.type is None:
+            raise Invalid(call.at, f"{name.upper()} of NULL")
+        kind, nullable = value.type, value.nullable
+        if name == "count":
+            kind, nullable = LONG, False
+        elif name in ("sum", "avg"):
+            if not is_number(value.type):
+                raise Invalid(call.at, f"{name.upper()} of {spell_type(value.type)}: expected a number")
+            is_whole = value.type.name in INTEGERS
+            kind = LONG if is_whole and name == "sum" else DOUBLE
+            nullable |= is_whole  # a sum of integers may not fit
+        distinct = call.distinct and name not in ("min", "max")
+        return self._placed(Aggregate(name, value.known, distinct, kind), nullable)
+
+    def _placed(self, aggregate: Aggregate, nullable: bool) -> Typed:
+        if aggregate not in self.aggregates:
+            self.aggregates.append(aggregate)
+        place = len(self._keys) + self.aggregates.index(aggregate)
+        return Typed(column(0, place, aggregate.type), aggregate.type, nullable)
+
+
+class Formulas:
+    """Turns formulas into expressions over the columns of a scope."""
+
+    def __init__(self, scope: RowScope) -> None:
+        """Bind it to the scope."""
+        self._scope = scope
+
+    def typed(self, formula: Formula) -> Typed:
+        """Return the expression of a formula, and its type.
+
+        Raises
+        ------
+        Invalid
+            The formula is not valid in this scope.
+        """
+        special = self._scope.special(formula)
+        if special is not None:
+            return special
+        if isinstance(formula, Constant):
+            return constant(formula)
+        if isinstance(formula, Operation):
+            return self._operation(formula)
+        if isinstance(formula, Case):
+            return self._case(formula)
+        if isinstance(formula, Cast):
+            return self._cast(formula)
+        assert isinstance(formula, Call), "names are the scope's"
+        return self._call(formula)
+
+    def _operation(self, node: Operation) -> Typed:
+        args = [self.typed(argument) for argument in node.args]
+        if node.op in ("and", "or", "not"):
+            given = [coerced(one, BOOL, part.at, node.op.upper()) for one, part in zip(args, node.args, strict=True)]
+            return Typed(condition(node.op, *given), BOOL, any(one.nullable for one in args))
+        if node.op == "is_null":
+            (only,) = args
+            return Typed(literal("true", BOOL) if only.type is None else condition("is_null", only.known), BOOL, False)
+        if node.op == "negate":
+            (only,) = args
+            kind = self._number(only, node)
+            if only.known.op == "literal" and only.known.text is not None:
+                return _literal_of(f"-{only.known.text}", kind, node.at)
+            return Typed(Expression("negate", kind, (only.known,), checked=True), kind, _may_overflow(only))
+        if node.op in ("+", "-", "*", "/", "%"):
+            return self._arithmetic(node.op, args, node)
+        return self._compared(node, args)
+
+    def _number(self, value: Typed, node: Formula) -> KeyType:
+        if value.type is None or not is_number(value.type):
+            said = "NULL" if value.type is None else spell_type(value.type)
+            raise Invalid(node.at, f"{_said(node)} of {said}: expected a number")
+        return value.type
+
+    def _arithmetic(self, op: str, args: Sequence[Typed], node: Formula) -> Typed:
+        left, right = (self._number(one, node) for one in args)
+        kind = DOUBLE if op == "/" else common_type(left, right)
+        assert kind is not None, "of numbers there is one"
+        made = Expression(op, kind, tuple(one.cast(kind) for one in args), checked=True)
+        is_safe = kind.name in FLOATS and op not in ("/", "%")
+        return Typed(made, kind, not is_safe or any(one.nullable for one in args))
+
+    def _compared(self, node: Operation, args: Sequence[Typed]) -> Typed:
+        kind = self._common(args, node)
+        given = tuple(one.cast(kind) for one in args)
+        nullable = node.op != "<=>" and any(one.nullable for one in args)
+        if node.op == "<>":
+            return Typed(condition("not", condition("=", *given)), BOOL, nullable)
+        return Typed(condition(node.op, *given), BOOL, nullable)
+
+    def _common(self, args: Sequence[Typed], node: Formula) -> KeyType:
+        """Return the common type of all values."""
+        kind: KeyType | None = None
+        for one in args:
+            if one.type is None:
+                continue
+            common = one.type if kind is None else common_type(kind, one.type)
+            if common is None:
+                assert kind is not None, "there is one that does not fit"
+                raise Invalid(node.at, f"{_said(node)} of {spell_type(kind)} and {spell_type(one.type)}: see CAST")
+            kind = common
+        if kind is None:
+            raise Invalid(node.at, f"{_said(node)} of nothing but NULL")
+        return kind
+
+    def _case(self, node: Case) -> Typed:
+        values = [self.typed(value) for _, value in node.branches]
+        otherwise = Typed(None, None, True) if node.otherwise is None else self.typed(node.otherwise)
+        kind = self._common([*values, otherwise], node)
+        made = otherwise.cast(kind)
+        for (when, _), value in reversed([*zip(node.branches, values, strict=True)]):
+            holds = coerced(self.typed(when), BOOL, when.at, "WHEN")
+            made = Expression("if", kind, (holds, value.cast(kind), made))
+        return Typed(made, kind, any(one.nullable for one in [*values, otherwise]))
+
+    def _cast(self, node: Cast) -> Typed:
+        value, kind = self.typed(node.value), parse_type(node.type)
+        if kind is None:
+            raise Invalid(node.at, f"there is no type {node.type}, expected one of {' '.join(TYPE_NAMES)}")
+        if value.type is None:
+            return Typed(literal(None, kind), kind, True)
+        if value.type == kind:
+            return value
+        fits = value.type.name in INTEGERS and is_number(kind)
+        if not fits and not (value.type.name in FLOATS and kind.name in FLOATS):
+            raise Invalid(node.at, f"there is no CAST of {spell_type(value.type)} to {spell_type(kind)}")
+        return Typed(value.cast(kind), kind, value.nullable)
+
+    def _call(self, node: Call) -> Typed:
+        if is_computed(node):
+            raise Invalid(node.at, f"{node.function.upper()} has no place behind GROUP BY: group by it")
+        if node.function not in FUNCTIONS:
+            names = " ".join([*AGGREGATES, *FUNCTIONS, *SIGNATURES])
+            raise Invalid(node.at, f"there is no function {node.function}, expected one of {names}")
+        least, most = FUNCTIONS[node.function]
+        if node.star or node.distinct or not least <= len(node.args) <= (most or len(node.args)):
+            raise Invalid(node.at, f"{node.function.upper()} takes {least if most == least else f'{least} or more'}")
+        args = [self.typed(argument) for argument in node.args]
+        if node.function == "mod":
+            return self._arithmetic("%", args, node)
+        if node.function == "abs":
+            kind = self._number(args[0], node)
+            return Typed(Expression("abs", kind, (args[0].known,), checked=True), kind, _may_overflow(args[0]))
+        if node.function == "sqrt":
+            self._number(args[0], node)
+            return Typed(Expression("sqrt", DOUBLE, (args[0].cast(DOUBLE),)), DOUBLE, args[0].nullable)
+        if node.function == "if":
+            test, *values = args
+            kind = self._common(values, node)
+            holds = coerced(test, BOOL, node.args[0].at, "IF")
+            made = Expression("if", kind, (holds, *(one.cast(kind) for one in values)))
+            return Typed(made, kind, any(one.nullable for one in values))
+        kind = self._common(args, node)
+        given = tuple(one.cast(kind) for one in args)
+        if node.function == "nullif":
+            equal = condition("=", *given)
+            return Typed(Expression("if", kind, (equal, literal(None, kind), given[0])), kind, True)
+        op = "coalesce" if node.function in ("ifnull", "nvl") else node.function
+        return Typed(Expression(op, kind, given), kind, all(one.nullable for one in args))
+
+
+def conjuncts(formula: Formula) -> Iterator[Formula]:
+    """Yield the operands of a conjunction."""
+    if isinstance(formula, Operation) and formula.op == "and":
+        for part in formula.args:
+            yield from conjuncts(part)
+    else:
+        yield formula
+
+
+def parts_of(formula: Formula) -> Iterator[Formula]:
+    """Yield a formula and all of its parts, recursively."""
+    yield formula
+    inner: Sequence[Formula | None] = ()
+    if isinstance(formula, Operation | Call):
+        inner = formula.args
+    elif isinstance(formula, Case):
+        inner = [*(part for branch in formula.branches for part in branch), formula.otherwise]
+    elif isinstance(formula, Cast):
+        inner = [formula.value]
+    for part in inner:
+        if part is not None:
+            yield from parts_of(part)
+
+
+def coerced(value: Typed, kind: KeyType, at: Position, what: str) -> Expression:
+    """Return the expression of a value that must have a certain type."""
+    if value.type is not None and value.type != kind:
+        raise Invalid(at, f"{what} of {spell_type(value.type)}: expected {spell_type(kind)}")
+    return value.cast(kind)
+
+
+def _may_overflow(value: Typed) -> bool:
+    return value.nullable or (value.type is not None and value.type.name in INTEGERS)
+
+
+def _said(node: Formula) -> str:
+    if isinstance(node, Operation):
+        return {"negate": "-"}.get(node.op, node.op)
+    return node.function.upper() if isinstance(node, Call) else "CASE"
+
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+def constant(node: Constant) -> Typed:
+    """Return a constant; timestamps are in UTC.
+
+    Raises
+    ------
+    Invalid
+        The text is not a constant of its kind.
+    """
+    if node.kind == "null":
+        return Typed(None, None, True)
+    if node.kind == "integer":
+        return _literal_of(node.text, INT, node.at)
+    if node.kind == "double":
+        return _literal_of(node.text, DOUBLE, node.at)
+    if node.kind in ("bool", "string"):
+        kind = BOOL if node.kind == "bool" else STRING
+        return Typed(literal(node.text, kind), kind, False)
+    try:
+        if node.kind == "date":
+            days = (date.fromisoformat(node.text) - _EPOCH.date()).days
+            return Typed(literal(str(days), DATE), DATE, False)
+        told = datetime.fromisoformat(node.text)
+    except ValueError:
+        raise Invalid(node.at, f"{node.text!r} is no {node.kind}, as 2026-01-31 12:30:00 is") from None
+    if told.tzinfo is not None:
+        told = told.astimezone(timezone.utc).replace(tzinfo=None)
+    return Typed(literal(str((told - _EPOCH) // timedelta(microseconds=1)), TIMESTAMP), TIMESTAMP, False)
+
+
+def _literal_of(text: str, kind: KeyType, at: Position) -> Typed:
+    """Return a numeric literal; integers that do not fit int become bigint."""
+    if kind.name in INTEGERS:
+        bits = next((bits for bits in (32, 64) if -(1 << bits - 1) <= int(text) < 1 << bits - 1), None)
+        if bits is None and int(text) != 1 << 63:  # -(1 << 63) fits
+            raise Invalid(at, f"{text} does not fit bigint")
+        kind = INT if bits == 32 else LONG
+    return Typed(literal(text, kind), kind, False)

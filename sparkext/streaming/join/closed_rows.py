@@ -1,0 +1,100 @@
+"""The matched left rows of semi and left joins of two streams.
+
+A left row of a semi join is emitted at its first match. A left row of a left join without a match is emitted when it
+expires: when the watermark has passed the time until which right rows may match it. All right rows that may match a
+left row are in the same unit. The row numbers of matched rows are stored separately, and expire with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.streams.fragments import LEFT, MATCHED
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.types import conformed
+from sparkext.streaming.join.description import StreamJoin
+from sparkext.streaming.state.expired_rows import ended_rows
+from sparkext.streaming.state.run_lookup import RunLookup
+from sparkext.streaming.state.run_rows import RunRows
+from sparkext.streaming.state.segments import SegmentInfo
+
+_NUMBER = 2
+"""Index of the row number among the hidden columns: expiry time, bucket (`line` in the code), row number."""
+
+
+class DecidedRows:
+    """The match state of one unit's left rows in a batch; `lines` are the unit's buckets."""
+
+    def __init__(self, join: StreamJoin, lookup: RunLookup, lines: range, left: list[RunRows]) -> None:
+        """Begin; `left` has all stored left rows, including those of this batch."""
+        self._join, self._lookup, self._left = join, lookup, left
+        self._side = join.sides[LEFT]
+        self._known = lookup.before(MATCHED, join.matched, lines)
+        self._hidden = pa.schema([self._side.schema.field(place) for place in self._side.hidden])
+        self._pairs: list[pa.RecordBatch] = []
+
+    def take(self, pairs: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Record pairs of the join. For a left join, return the pairs, which are emitted at once; otherwise None."""
+        width, is_semi = len(self._join.output_schema), self._join.how == "semi"
+        places = np.unique(np.asarray(pairs.columns[-1]), return_index=True)[1]
+        rows = pairs if is_semi else pairs.select(range(width, width + len(self._hidden)))
+        self._pairs.append(rows.take(pa.array(places)))
+        return None if is_semi else pairs.select(range(width))
+
+    def settled(self) -> tuple[pa.Table, pa.RecordBatch | None]:
+        """Return the rows that matched for the first time, in the stored schema, and the rows to emit for them."""
+        schema = self._pairs[0].schema if self._pairs else self._hidden
+        pairs = pa.Table.from_batches(self._pairs, schema)
+        numbers = np.asarray(pairs.columns[-1], dtype=np.int64)
+        rows = pairs.take(pa.array(np.unique(numbers, return_index=True)[1]))
+        new = self._without_known(rows.select(range(rows.num_columns - len(self._hidden), rows.num_columns)))
+        stored = pa.Table.from_arrays([new.column(_NUMBER), *new.columns[:_NUMBER]], schema=self._join.matched.schema)
+        if self._join.how != "semi" or not new.num_rows:
+            return stored, None
+        first = np.isin(np.asarray(rows.columns[-1]), np.asarray(new.column(_NUMBER)))
+        out = rows.filter(pa.array(first)).select(range(len(self._join.output_schema)))
+        return stored, _batch(out.columns, self._join.output_schema)
+
+    def info(self, stored: pa.Table) -> SegmentInfo:
+        """Return the metadata of the first result of `settled`."""
+        return self._join.matched.info(stored)
+
+    def over(self, new: pa.Table, low: int, high: int) -> Iterator[pa.RecordBatch]:
+        """Yield the unmatched rows of a left join that expired after `low` and up to `high`.
+
+        `new`: the rows that matched for the first time in this batch. Times are in µs.
+        """
+        if self._join.how != "left":
+            return
+        ended = [*ended_rows(self._lookup, self._side, self._left, low, high)]
+        if not ended:
+            return
+        rows = pa.Table.from_batches(ended)
+        unmatched = np.asarray(self._without_known(rows.select(self._side.hidden)).column(_NUMBER), dtype=np.int64)
+        unmatched = np.setdiff1d(unmatched, np.asarray(new.column(0), dtype=np.int64))
+        kept = rows.filter(pa.array(np.isin(np.asarray(rows.column(self._side.number)), unmatched)))
+        if kept.num_rows:
+            schema = self._join.output_schema
+            columns = [
+                kept.column(ref.column) if ref.source == PROBE else pa.nulls(kept.num_rows, field.type)
+                for ref, field in zip(self._join.outputs, schema, strict=True)
+            ]
+            yield _batch(columns, schema)
+
+    def _without_known(self, rows: pa.Table) -> pa.Table:
+        """Remove rows that matched in earlier batches. `rows` has the hidden columns only."""
+        keys = (KeyPair(ColumnRef(PROBE, _NUMBER), 0, "int64", False),)
+        outputs = tuple(ColumnRef(PROBE, number) for number in range(len(self._hidden)))
+        spec = PipelineSpec(len(self._hidden), (JoinSpec("anti", keys, "auto", "unmatched"),), outputs)
+        for known in self._known:
+            if rows.num_rows and known.info.rows:
+                rows = pa.Table.from_batches(self._lookup.found(spec, self._hidden, rows, known), self._hidden)
+        return rows
+
+
+def _batch(columns: Sequence[pa.Array | pa.ChunkedArray], schema: pa.Schema) -> pa.RecordBatch:
+    return conformed([contiguous(column) for column in columns], schema)

@@ -1,0 +1,119 @@
+"""The event-time columns of a join of two streams.
+
+After a join, the mark of a column with a watermark would promise that no emitted row is late. But a row may match other
+rows long after its event time. So a join removes the marks, and marks only a column for which the promise holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sparkext.joins.columns import OutputField, check_names
+from sparkext.joins.resolved_join import ResolvedJoin
+from sparkext.plans.streams.fragments import LEFT
+from sparkext.streaming.frames import place
+from sparkext.streaming.join.description_of import event_time
+from sparkext.streaming.state.stream_state import StoredSide
+from sparkext.streaming.watermarks import MARK, is_marked
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def event_times(left: DataFrame, right: DataFrame, asker: str, problems: list[str]) -> tuple[int, int] | None:
+    """Return the event-time columns of both sides, None if `problems` got longer.
+
+    `asker` names the argument or operator that requires them, for the message.
+    """
+    sides = ((left, "left"), (right, "right"))
+    times = [_event_time(frame, side, asker, problems) for frame, side in sides]
+    if times[0] is None or times[1] is None:
+        return None
+    kinds = [frame.schema.fields[time].dataType for frame, time in ((left, times[0]), (right, times[1]))]
+    if kinds[0] != kinds[1]:
+        problems.append(
+            f"the watermark of the left side is on a {kinds[0].simpleString()}, that of the right side on a"
+            f" {kinds[1].simpleString()}: {asker} compares them, cast one of them"
+        )
+        return None
+    return times[0], times[1]
+
+
+def _event_time(frame: DataFrame, side: str, asker: str, problems: list[str]) -> int | None:
+    """Return the position of the only column of a side with a watermark, or None after adding to `problems`."""
+    found = [number for number, field in enumerate(frame.schema.fields) if is_marked(field)]
+    if len(found) == 1:
+        return found[0]
+    has = "no watermark" if not found else f"{len(found)} of them"
+    problems.append(
+        f"{asker} needs one column with a watermark on the {side} side, which has {has}: see DataFrame.withWatermark"
+    )
+    return None
+
+
+def unmarked(resolved: ResolvedJoin, but: int | None = None) -> ResolvedJoin:
+    """Return the join without watermarks on the columns of its result, except on the column at position `but`."""
+    outputs = [out if number == but else _unmarked(out) for number, out in enumerate(resolved.outputs)]
+    return replace(resolved, outputs=tuple(outputs))
+
+
+def _unmarked(output: OutputField) -> OutputField:
+    from pyspark.sql.types import StructField
+
+    field = output.field
+    metadata = {key: value for key, value in (field.metadata or {}).items() if key != MARK}
+    return replace(output, field=StructField(field.name, field.dataType, field.nullable, metadata))
+
+
+@dataclass(frozen=True)
+class TimeColumn:
+    """The later event time of the two rows of a pair. The row with that time was not late, so the pair is not late.
+
+    `left` and `right` are positions in the result. If the join emits left rows without a match, their time is the
+    expiry of the row, `lasts` µs after its event time. `delay` is the delay of the watermark in ms.
+    """
+
+    name: str
+    left: int
+    right: int
+    lasts: int | None
+    delay: int
+
+    def column(self) -> Column:
+        """Return the column."""
+        from pyspark.sql import functions as F
+
+        left, right = (F.col(place(number)) for number in (self.left, self.right))
+        time = F.greatest(left, right) if self.left != self.right else left
+        if self.lasts is not None:
+            over = left + F.expr(f"make_dt_interval(0, 0, 0, {self.lasts / 1e6:.6f}bd)")
+            time = F.when(right.isNull(), over).otherwise(time)
+        return time.alias(self.name, metadata={MARK: self.delay})
+
+
+def time_column(
+    name: str, resolved: ResolvedJoin, sides: tuple[StoredSide, StoredSide], case_sensitive: bool, problems: list[str]
+) -> TimeColumn | None:
+    """Return the event-time column of a join's result, None if `problems` got longer."""
+    from pyspark.sql.types import StructField
+
+    outputs, told = resolved.outputs, len(problems)
+    places = {(output.ref.source, output.ref.column): number for number, output in enumerate(outputs)}
+    left, right = (places.get((side, event_time(stored))) for side, stored in enumerate(sides))
+    assert left is not None, "all columns of the left side are in the result"
+    lasts = sides[LEFT].retained if resolved.spec.how == "left" else None
+    check_names(
+        [*outputs, replace(outputs[left], field=StructField(name, outputs[left].field.dataType))],
+        case_sensitive,
+        problems,
+    )
+    if right is None and lasts is not None:
+        problems.append(
+            f"event_time={name!r}: the two columns with a watermark are one in the result, which does not tell then"
+            " whether a row has a match: write on=[(left, right), …] to have both"
+        )
+    if len(problems) > told:
+        return None
+    marked = (left, left if right is None else right)
+    return TimeColumn(name, *marked, lasts, max(outputs[number].field.metadata.get(MARK, 0) for number in marked))

@@ -1,0 +1,68 @@
+"""The streaming DataFrame of a join: blocks of both sides (`cells` in the code), joined in partitions (`slots`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkext.plans.streams.fragments import LEFT, RIGHT
+from sparkext.spark.frames import map_in_arrow
+from sparkext.spark.partition_keys import slot_keys
+from sparkext.spark.session_settings import tasks_per_executor
+from sparkext.spark.worker_python import run_in_workers
+from sparkext.streaming.frames import place, slots_of, ticks
+from sparkext.streaming.join.description import PROGRESS_FIELDS
+from sparkext.streaming.join.description_of import event_time, planned_join
+from sparkext.streaming.join.join_task import StreamJoinTask
+from sparkext.streaming.join.send_task import COLUMNS, DDL, SlotNumbersTask, StreamCellsTask
+from sparkext.streaming.progress import PROGRESS, with_progress, without_progress
+from sparkext.streaming.state.checkpoints import report_checkpoints
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from sparkext.config import Settings
+    from sparkext.joins.resolved_join import ResolvedJoin
+    from sparkext.streaming.state.stream_state import StoredSide
+
+
+def joined_frame(
+    left: DataFrame,
+    right: DataFrame,
+    resolved: ResolvedJoin,
+    sides: tuple[StoredSide, StoredSide],
+    settings: Settings,
+    name: str | None,
+    *told: str,
+    task: type[StreamJoinTask] = StreamJoinTask,
+) -> DataFrame:
+    """Return the rows of a join of two streams, as columns `c0`, `c1`, … (see `place`).
+
+    `told` are further parts of the join's fingerprint: joins with the same columns that differ otherwise must not share
+    a state.
+    """
+    session = left.sparkSession
+    slots = slots_of(session)
+    kept = ", ".join("for ever" if side.retained is None else f"{side.retained} µs" for side in sides)
+    of = f"{left.schema.simpleString()} and {right.schema.simpleString()}, kept {kept}"
+    made_by = ", ".join([f"{resolved.spec.label} of {of}", *told])
+    tasks = tasks_per_executor(session)
+    join = planned_join(resolved, sides, slots, settings, tasks, made_by, name)
+    report_checkpoints(session)
+    keys = slot_keys(slots)
+    cells = [map_in_arrow(frame, StreamCellsTask(join, side, keys), DDL) for side, frame in enumerate((left, right))]
+    both = cells[LEFT].unionAll(cells[RIGHT])
+    if join.waits:
+        time = left.columns[event_time(sides[LEFT])]
+        both = both.unionAll(map_in_arrow(ticks(left, time), SlotNumbersTask(join, keys), DDL))
+    fields = [output.field for output in resolved.outputs]
+    emitted = with_progress(fields, PROGRESS_FIELDS)
+    places = [place(number) for number in range(len(fields))]
+    joined = run_in_workers(both.repartition(slots, COLUMNS[0]), task(join), emitted).toDF(*places, PROGRESS)
+    return without_progress(joined, PROGRESS_FIELDS, join.metrics)
+
+
+def named(resolved: ResolvedJoin) -> list[Column]:
+    """Return the columns of `joined_frame` under the names of the result."""
+    from pyspark.sql import functions as F
+
+    return [F.col(place(number)).alias(output.field.name) for number, output in enumerate(resolved.outputs)]

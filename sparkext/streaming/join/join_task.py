@@ -1,0 +1,205 @@
+"""The worker function that joins a batch of two streams with all stored rows, in one partition (`slot` in the code).
+
+Each unit joins the new rows of its left fragment with the stored rows of its right fragment, the reverse, and the new
+rows of both with each other. Each pair is found once, in the batch that contains the later of its two rows.
+
+    new left  × stored runs of the right side
+    new right × stored runs of the left side          each run is a build side, indexed once per node
+    new left  × new right
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from sparkext.memory.probes import Tasks
+from sparkext.plans.pipeline.spec import PipelineSpec
+from sparkext.plans.streams.fragments import LEFT, MATCHED, RIGHT, Cut
+from sparkext.plans.streams.mfm import next_cut
+from sparkext.rows.blank import blank_row
+from sparkext.streaming.join.closed_rows import DecidedRows
+from sparkext.streaming.join.description import PROGRESS_FIELDS, StreamTask
+from sparkext.streaming.join.received_rows import ArrivedRows
+from sparkext.streaming.progress import PROGRESS
+from sparkext.streaming.state.micro_batch import MicroBatch
+from sparkext.streaming.state.run_lookup import RunLookup
+from sparkext.streaming.state.run_rows import RunRows
+from sparkext.streaming.state.segments import SegmentInfo, total
+from sparkext.streaming.state.stream_state import StreamState, is_over
+
+_PROGRESS = pa.struct([(name, pa.int64()) for name in PROGRESS_FIELDS])
+_FOR_EVER = -(1 << 63)
+
+
+class ExpiredResults(Protocol):
+    """The results of left rows that are emitted when they expire."""
+
+    def ended(self, low: int, high: int) -> Iterator[pa.RecordBatch]:
+        """Yield the results of left rows that expire after `low` and up to `high`, both in µs."""
+        ...
+
+
+@dataclass(frozen=True)
+class StreamJoinTask(StreamTask):
+    """Joins the received blocks of one partition."""
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
+        """Emit the results of one partition, and store its new rows."""
+        batch = MicroBatch.of_this_task()
+        state = self.join.state(batch)
+        state.claim(self.join.token)
+        arrived = ArrivedRows(self.join, batch.number, batches)
+        lookup = RunLookup(state, self.join.settings, tasks)
+        rows_out, told = 0, Counter[str]()
+        for number in arrived.slots:
+            slot = _Slot(self, lookup, arrived, number, batch)
+            for rows in slot.joined():
+                rows_out += rows.num_rows
+                yield self._emitted(rows, pa.nulls(rows.num_rows, _PROGRESS))
+            told.update(slot.stored())
+        lookup.make_room()
+        progress = pa.array([{**told, "matches": rows_out}], _PROGRESS)
+        yield self._emitted(blank_row(self.join.output_schema), progress)
+
+    def expired_results(self, lookup: RunLookup, left: list[RunRows], right: list[RunRows]) -> ExpiredResults:
+        """Return the results of left rows that expire, from all runs of both sides of a unit. For as-of joins only."""
+        raise NotImplementedError
+
+    def _emitted(self, rows: pa.RecordBatch, progress: pa.Array) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([*rows.columns, progress], names=[*rows.schema.names, PROGRESS])
+
+
+class _Slot:
+    """The units of a partition, processed one after the other."""
+
+    def __init__(
+        self, task: StreamJoinTask, lookup: RunLookup, arrived: ArrivedRows, number: int, batch: MicroBatch
+    ) -> None:
+        join = task.join
+        self._task = task
+        self._join, self._lookup, self._arrived, self._number = join, lookup, arrived, number
+        self._state: StreamState = lookup.state
+        self._batch = batch
+        self._specs = [PipelineSpec.from_json(spec) for spec in join.specs]
+        self._oldest = batch.watermark() if join.sides[LEFT].event_time is not None else _FOR_EVER
+        left = join.sides[LEFT]
+        hidden = [left.schema.field(place) for place in left.hidden] if join.decides else []
+        self._found = pa.schema([*join.output_schema, *hidden])
+        self._matched: dict[int, tuple[pa.Table, SegmentInfo]] = {}
+
+    def joined(self) -> Iterator[pa.RecordBatch]:
+        """Yield the results of the batch."""
+        for unit, fragments in enumerate(self._state.cut.units):
+            if unit % self._join.slots == self._number:
+                if self._join.is_as_of:
+                    yield from self._nearest(fragments)
+                elif self._join.decides:
+                    yield from self._decided(fragments)
+                else:
+                    yield from self._pairs(fragments)
+
+    def _pairs(self, fragments: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        """Yield the matching pairs of a unit."""
+        cut, sides = self._state.cut, self._join.sides
+        for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
+            new = self._arrived.rows(side, fragments[side])
+            if not new.num_rows:
+                continue
+            lines, place = cut.lines(other, fragments[other]), (other, fragments[other])
+            builds = [*self._lookup.before(other, sides[other], lines)]
+            if side == LEFT:
+                rows, info = self._arrived.rows(*place), self._arrived.info(*place)
+                builds.append(self._lookup.now(other, sides[other], lines, rows, info))
+            for build in builds:
+                if not is_over(build.info, self._oldest):
+                    yield from self._lookup.found(self._specs[side], self._found, new, build)
+
+    def _nearest(self, fragments: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        """Yield a unit's expired left rows, each with the nearest right row."""
+        left, right = (self._all(side, fragment) for side, fragment in enumerate(fragments))
+        expired = self._task.expired_results(self._lookup, left, right)
+        yield from expired.ended(self._oldest, self._batch.next_watermark())
+
+    def _all(self, side: int, fragment: int) -> list[RunRows]:
+        """Return all rows of a fragment as runs, including the rows of this batch."""
+        stored, lines = self._join.sides[side], self._state.cut.lines(side, fragment)
+        rows, info = self._arrived.rows(side, fragment), self._arrived.info(side, fragment)
+        return [*self._lookup.before(side, stored, lines), self._lookup.now(side, stored, lines, rows, info)]
+
+    def _decided(self, fragments: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        """Yield the pairs of a unit, its left rows that matched for the first time, and its unmatched expired rows."""
+        fragment = fragments[LEFT]
+        lines = self._state.cut.lines(LEFT, fragment)
+        decided = DecidedRows(self._join, self._lookup, lines, self._all(LEFT, fragment))
+        for pairs in self._pairs(fragments):
+            out = decided.take(pairs)
+            if out is not None:
+                yield out
+        new, first = decided.settled()
+        if first is not None:
+            yield first
+        self._matched[fragment] = new, decided.info(new)
+        yield from decided.over(new, self._oldest, self._batch.next_watermark())
+
+    def stored(self) -> dict[str, int]:
+        """Write the new rows of the fragments that this partition stores, and compact runs.
+
+        Return this partition's share of the batch metrics.
+        """
+        state, cut, slots = self._state, self._state.cut, self._join.slots
+        rows, kept = [0, 0], list[SegmentInfo]()
+        for side, stored in enumerate(self._join.sides):
+            kept += [info for info in state.kept(side, self._number, slots) if not is_over(info, self._oldest)]
+            for fragment in self._written(side):
+                kept.append(self._store(side, fragment))
+                rows[side] += kept[-1].rows
+            state.merge(side, stored, self._number, slots, self._oldest)
+        if self._join.decides:
+            for fragment in self._written(MATCHED):
+                state.store(MATCHED, fragment, self._join.matched, *self._matched[fragment])
+            state.merge(MATCHED, self._join.matched, self._number, slots, self._oldest)
+        if self._number == 0:
+            for side in (LEFT, RIGHT, MATCHED)[: 3 if self._join.decides else 2]:
+                state.sweep(side, self._batch.retained)
+        units, together = len(range(self._number, len(cut.units), slots)), total(kept)
+        return {
+            "left_rows": rows[LEFT],
+            "right_rows": rows[RIGHT],
+            "state_rows": together.rows,
+            "state_bytes": together.bytes,
+            "segments": len(kept),
+            "units": units,
+        }
+
+    def _written(self, side: int) -> list[int]:
+        """Return the fragments of a side that this partition writes."""
+        cut, slots = self._state.cut, self._join.slots
+        return [one for one in range(cut.fragments(side)) if cut.writer(side, one, slots) == self._number]
+
+    def _store(self, side: int, fragment: int) -> SegmentInfo:
+        stored, place = self._join.sides[side], (side, fragment)
+        rows, info = self._arrived.rows(*place), self._arrived.info(*place)
+        if place != (LEFT, 0):
+            return self._state.store(*place, stored, rows, info)
+        came = self._came()
+        return self._state.store_head(stored, rows, info, self._next_cut(came), came=came)
+
+    def _came(self) -> list[int]:
+        """Return the received bytes of both sides so far, extrapolated from the first fragment of each side.
+
+        The partition that writes the first left fragment also receives the first right fragment.
+        """
+        cut, before = self._state.cut, self._state.head.get("came", (0, 0))
+        return [came + cut.fragments(side) * self._arrived.bytes(side) for side, came in enumerate(before)]
+
+    def _next_cut(self, came: list[int]) -> Cut:
+        if self._join.keeps_right_whole:
+            return self._state.cut
+        settings, (left, right) = self._join.settings, came
+        memory, way = settings.streams_unit_max_bytes, settings.debug_slots
+        return next_cut(self._state.cut, left, right, self._join.slots, memory, way)

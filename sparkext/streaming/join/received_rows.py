@@ -1,0 +1,81 @@
+"""The rows that a partition (`slot` in the code) of a stream join receives in a batch, by fragment, with metadata."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.build_sides.rows_on_disk import collected_rows
+from sparkext.rows.collected import CollectedRows
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.fingerprints import row_hashes
+from sparkext.shuffle.blocks import rows_of
+from sparkext.streaming.join.description import StreamJoin
+from sparkext.streaming.join.send_task import NO_FRAGMENT
+from sparkext.streaming.state.segments import SegmentInfo
+
+_BATCH_BITS = 32
+
+
+class ArrivedRows:
+    """The received blocks of a partition, decoded.
+
+    `slots` contains the index of the partition. If no task has sent even the index, no partition has received rows, and
+    `slots` is the range of all indexes.
+    """
+
+    def __init__(self, join: StreamJoin, batch: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Read all blocks."""
+        self._join = join
+        self._rows: dict[tuple[int, int], pa.Table] = {}
+        self._checksums: dict[tuple[int, int], int] = defaultdict(int)
+        self.slots: Sequence[int] = range(join.slots)
+        collected: dict[tuple[int, int], CollectedRows] = {}
+        for cells in batches:
+            _, sides, fragments, checksums, content = cells.columns
+            for number in range(cells.num_rows):
+                place = sides[number].as_py(), fragments[number].as_py()
+                if place[1] == NO_FRAGMENT:
+                    self.slots = [checksums[number].as_py()]
+                    continue
+                self._checksums[place] += checksums[number].as_py()
+                if place not in collected:
+                    collected[place] = collected_rows()
+                for rows in rows_of(content[number].as_buffer()):
+                    collected[place].add((0, 0), rows)
+        for place, kept in collected.items():
+            with kept:
+                table = kept.table(join.sides[place[0]].sent)
+                self._rows[place] = _numbered(table, batch) if join.sides[place[0]].numbered else table
+
+    def rows(self, side: int, fragment: int) -> pa.Table:
+        """Return the rows of a fragment in the stored schema."""
+        found = self._rows.get((side, fragment))
+        return self._join.sides[side].schema.empty_table() if found is None else found
+
+    def info(self, side: int, fragment: int) -> SegmentInfo:
+        """Return the metadata of a fragment.
+
+        Numbering rows changes their fingerprints, so the checksum is computed again for a numbered side.
+        """
+        stored = self._join.sides[side]
+        checksum = None if stored.numbered else self._checksums.get((side, fragment), 0) % (1 << 64)
+        return stored.info(self.rows(side, fragment), checksum)
+
+    def bytes(self, side: int) -> int:
+        """Return the bytes in memory of the first fragment of a side."""
+        return int(self.rows(side, 0).nbytes)
+
+
+def _numbered(table: pa.Table, batch: int) -> pa.Table:
+    """Add a column of row numbers, all larger than the row numbers of earlier batches.
+
+    A task that runs again assigns the same numbers, whichever order the rows are in, except among identical rows.
+    """
+    hashes = row_hashes([contiguous(column) for column in table.columns], table.num_rows)
+    order = np.argsort(hashes, kind="stable")
+    numbers = np.arange(table.num_rows, dtype=np.int64) + (batch << _BATCH_BITS)
+    return table.take(pa.array(order)).append_column("row", pa.array(numbers))

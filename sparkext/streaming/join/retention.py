@@ -1,0 +1,72 @@
+"""How long the rows of a stream match and are stored: the argument `retain`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from sparkext.spark.arrow import arrow_schema
+from sparkext.streaming.join.event_times import event_times
+from sparkext.streaming.state.stream_state import StoredSide
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_UNITS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_PART = re.compile(r"(\d+)\s*([a-z]+)")
+
+
+def stored_sides(
+    left: DataFrame, right: DataFrame, retain: Any, kind: str, tells_time: bool, problems: list[str]
+) -> tuple[StoredSide, StoredSide] | None:
+    """Return how the rows of both sides are stored, or None if `problems` got longer.
+
+    `tells_time`: whether the result has an event-time column.
+    """
+    told = len(problems)
+    retained = _retained(retain, problems)
+    if kind != "inner" and retained[0] is None and len(problems) == told:
+        problems.append(
+            f"a {kind} join of streams needs retain: for how long a row of the left side may still find a match"
+        )
+    times = None
+    if len(problems) == told and (tells_time or retained != (None, None)):
+        times = event_times(left, right, "event_time" if retained == (None, None) else "retain", problems)
+    if len(problems) > told:
+        return None
+    numbered = kind != "inner"
+    return (
+        StoredSide(arrow_schema(left.schema), None if times is None else times[0], retained[0], numbered),
+        StoredSide(arrow_schema(right.schema), None if times is None else times[1], retained[1]),
+    )
+
+
+def _retained(retain: Any, problems: list[str]) -> tuple[int | None, int | None]:
+    """Return the retention of each side in microseconds, None for ever."""
+    given = retain if isinstance(retain, tuple) else (retain, retain)
+    if len(given) != 2:
+        problems.append(f"retain={retain!r}: expected a time, or one for each of the two sides")
+        return None, None
+    left, right = (None if time is None else _microseconds(time, problems) for time in given)
+    return left, right
+
+
+def _microseconds(time: Any, problems: list[str]) -> int | None:
+    text = time.lower().strip().removeprefix("interval") if isinstance(time, str) else ""
+    parts = [(int(number), unit.removesuffix("s")) for number, unit in _PART.findall(text)]
+    if not parts or _PART.sub("", text).strip() or not all(unit in _UNITS for _, unit in parts):
+        problems.append(
+            f"retain={time!r}: expected a time such as '1 hour' or '90 seconds', in {', '.join(_UNITS)}s: months and"
+            " years have no fixed length, and a number of rows means nothing where streams have no order (`cql` has"
+            " windows of rows, as of the time of each row)"
+        )
+        return None
+    return sum(number * _UNITS[unit] for number, unit in parts)

@@ -1,0 +1,49 @@
+"""The attribute table of P-SORT: a DataFrame with the order key of each operator key (`docs/papers.md` 1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkext.api.join import pipelined_join
+from sparkext.joins.columns import resolve_column
+from sparkext.spark.frames import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def with_attributes(
+    frame: DataFrame, attributes: DataFrame, operators: tuple[int, ...], case_sensitive: bool, problems: list[str]
+) -> DataFrame:
+    """Return the rows with the attributes of their operator keys appended, null for operator keys without attributes.
+
+    `operators` are the positions of the operator key's columns, which the attribute table must have as well.
+    """
+    from pyspark.sql import functions as F
+
+    keys = [frame.columns[place] for place in operators]
+    if attributes.isStreaming:
+        problems.append("order_key is a stream: expected the table of each operator key's order key")
+        return frame
+    if not keys:
+        problems.append("order_key is a table, which needs operator_key: the columns that both have")
+        return frame
+    found = [resolve_column(key, attributes.schema.fields, "order_key's", case_sensitive, problems) for key in keys]
+    others = [name for place, name in enumerate(attributes.columns) if place not in found]
+    if None in found:
+        return frame
+    if not others:
+        problems.append("order_key is a table without a column beside those of operator_key")
+        return frame
+    theirs = [attributes.columns[place] for place in found if place is not None]
+    twice = attributes.groupBy(*map(quoted, theirs)).count().where("count > 1").limit(1).collect()
+    if twice:
+        problems.append(f"order_key has several rows for one operator key: {', '.join(map(repr, twice[0][:-1]))}")
+        return frame
+    renamed = [F.col(quoted(name)).alias(f"__key_{n}") for n, name in enumerate(theirs)]
+    renamed += [F.col(quoted(name)).alias(f"__order_{n}") for n, name in enumerate(others)]
+    on = [(key, f"__key_{n}") for n, key in enumerate(keys)]
+    joined = frame.transform(pipelined_join(attributes.select(*renamed), on=on, how="left"))
+    return joined.select(
+        *(quoted(name) for name in frame.columns), *(f"__order_{number}" for number in range(len(others)))
+    )

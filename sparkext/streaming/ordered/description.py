@@ -1,0 +1,239 @@
+"""The description of an ordering by P-SORT (`docs/papers.md` 1), which all of its tasks receive.
+
+rows ──▶ blocks ──┬──▶ partitions of whole order keys: process, sort ──────────────────────────────────▶ results
+                  └──▶ partitions of split order keys: process, sort ──▶ blocks ──▶ merging partitions ─▶ results
+
+In the code, a partition is a `slot`, a bucket a `line` and a block a `cell`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.config import Settings
+from sparkext.engine.worker_task import MemoryShare, WorkerTask
+from sparkext.kernels.shuffle.partition import Int32Array
+from sparkext.plans.streams.bucket_rows import LineRows
+from sparkext.plans.streams.fragments import Cut
+from sparkext.plans.streams.order_table import LINES, SPLIT, OrderTable, any_table, next_table
+from sparkext.reports.stream_batches import OrderedBatch, metrics_name
+from sparkext.rows.time_order import TimeOrder
+from sparkext.shuffle.partitioning import Partitioning, homes_of
+from sparkext.streaming.state.micro_batch import MicroBatch
+from sparkext.streaming.state.nearest_order import NearestOrder
+from sparkext.streaming.state.stream_state import StoredSide, StreamState
+
+ROWS, STATES = range(2)
+"""The sides of the state: rows that wait for the watermark, and the states of operator keys."""
+
+ORDERED_FIELDS = tuple(told.name for told in fields(OrderedBatch))
+"""The fields of the column of progress."""
+
+LINE_FIELDS = (pa.field("order_line", pa.uint16()), pa.field("operator_line", pa.uint16()))
+"""Columns appended to the input: the buckets of the order key and of the operator key."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The function for the rows of an operator key.
+
+    `function` receives the rows in time order, as an Arrow table with the columns `names`, and returns the result.
+    `initial`: the encoded initial state (see `streaming.state.user_states`). If given, the function also receives and
+    returns a state; None for a stateless operator. `pickles`: whether states are pickled.
+    """
+
+    function: Callable[..., Any]
+    names: tuple[str, ...]
+    initial: bytes | None
+    pickles: bool = False
+
+
+@dataclass(frozen=True)
+class TimedOperator:
+    """An operator that is also called without new rows, as time advances.
+
+    Its keys are the integers from 0 to `keys` - 1. They are stored in one column, which is also the order key.
+
+    `function` receives the rows of a key, its state as bytes (None before the first), the time up to which the input is
+    complete, and the maximum size of the state in bytes. It yields results in time order, none of them earlier than the
+    results of earlier calls. It returns the new state, or None if the state has not changed. `until`: the end of the
+    time range in µs, if the rows are not a stream.
+    """
+
+    function: Callable[..., Any]
+    names: tuple[str, ...]
+    keys: int
+    until: int
+
+
+@dataclass(frozen=True)
+class OrderedRows:
+    """The ordering of a DataFrame's rows.
+
+    - `name`, `is_named`, `made_by` and `token` are as in `StreamJoin`.
+    - `rows`: the columns of the input, followed by `LINE_FIELDS`.
+    - `order_keys`, `operator_keys`: the columns that determine the buckets. Without operator keys, the fingerprint of a
+      row determines its operator bucket.
+    - `key_types`: the types in which `key_columns` are compared.
+    - `order`: the order of the input.
+    - `operator`: computes the results; None if the results are the input rows.
+    - `result_schema`: the columns of the results, which are the first columns of the input unless there is an operator.
+    - `result_order`: the order in which results are merged.
+    - `slots`: the number of tasks of each type.
+    - `table`: the routing table of a stream's first batch; later batches may have other tables.
+    - `splits`: whether order keys may be split.
+    - `keeps_late`: whether late rows are emitted, with a mark.
+    """
+
+    name: str
+    is_named: bool
+    made_by: str
+    token: str
+    is_stream: bool
+    rows: StoredSide
+    order_keys: Partitioning
+    operator_keys: Partitioning | None
+    key_types: tuple[str, ...]
+    order: TimeOrder
+    operator: Operator | TimedOperator | None
+    result_schema: pa.Schema
+    result_order: TimeOrder
+    slots: int
+    table: OrderTable
+    splits: bool
+    keeps_late: bool
+    settings: Settings
+    tasks_sharing: int | None
+
+    @property
+    def metrics(self) -> str:
+        """The name of its observed metrics."""
+        return metrics_name(self.name, self.is_named, self.token)
+
+    def lines_of(self, keys: int) -> Int32Array:
+        """Return the buckets of the keys from 0 to `keys` - 1: int32[keys]."""
+        column = pa.RecordBatch.from_arrays([pa.array(np.arange(keys), pa.int32())], ["key"])
+        return replace(self.order_keys, key_columns=(0,)).lines(column)[1]
+
+    @property
+    def width(self) -> int:
+        """The number of input columns."""
+        return len(self.rows.rows) - len(LINE_FIELDS)
+
+    @property
+    def input_schema(self) -> pa.Schema:
+        """The stored types of the input columns."""
+        return pa.schema([*self.rows.rows][: self.width])
+
+    @property
+    def key_columns(self) -> tuple[int, ...]:
+        """The columns that identify an operator key: states are kept separately for each order key."""
+        operator = () if self.operator_keys is None else self.operator_keys.key_columns
+        return tuple(dict.fromkeys([*self.order_keys.key_columns, *operator]))
+
+    @property
+    def merged_schema(self) -> pa.Schema:
+        """The columns of rows to merge: the input, or results followed by a rank that orders equal times."""
+        if self.operator is None:
+            return self.input_schema
+        return self.result_schema.append(pa.field("rank", pa.int64()))
+
+    @property
+    def has_states(self) -> bool:
+        """Whether operator keys have states."""
+        return isinstance(self.operator, TimedOperator) or (
+            self.operator is not None and self.operator.initial is not None
+        )
+
+    @property
+    def states(self) -> StoredSide:
+        """The stored form of operator states: one row per key, its latest state and the batch that wrote it."""
+        keys = [self.rows.rows.field(number).with_name(f"k{place}") for place, number in enumerate(self.key_columns)]
+        columns = pa.schema([*keys, ("state", pa.binary()), ("batch", pa.timestamp("us"))])
+        order = NearestOrder(len(columns), len(columns) - 1, None, tuple(range(len(keys))), last_only=True)
+        return StoredSide(columns, order=order)
+
+    @property
+    def cut(self) -> Cut:
+        """The partitioning of the state: one fragment for each writing task, whole and split partitions alike."""
+        writers = (SPLIT + 1 if self.splits else SPLIT) * self.slots
+        return Cut(writers, writers, keyed=True)
+
+    def state(self, batch: MicroBatch) -> StreamState:
+        """Return the state before a batch.
+
+        Raises
+        ------
+        StateError
+            The state is missing, damaged or belongs to another operator.
+        """
+        folder = batch.state_folder(self.name)
+        state = StreamState(folder, ("rows", "states"), batch.number, batch.run, self.cut, self.made_by)
+        state.recut(self.cut)
+        return state
+
+    def plan(self, state: StreamState | None) -> OrderPlan:
+        """Return the routing plan of a batch. The first batch, and rows that are not a stream, use the first table."""
+        if state is None or not state.head:
+            return OrderPlan(self.table, 0)
+        told = state.head["plan"]
+        table = OrderTable.from_data(told["table"])
+        if state.cuts.at(state.batch - 1) == self.cut and (self.splits or not table.merged):
+            return OrderPlan(table, told["since"])
+        counts = LineRows.from_data(told["counts"])
+        return OrderPlan(next_table(self.table, counts.orders, counts.operators, self.splits), state.batch)
+
+    def next_plan(self, state: StreamState, plan: OrderPlan) -> dict[str, Any]:
+        """Return the next batch's routing plan as plain data, derived from the rows of all batches before this one."""
+        counts = LineRows()
+        if state.head:
+            writers = range(state.cuts.at(state.batch - 1).left)
+            came = [LineRows.from_data(state.told(ROWS, writer)["came"]) for writer in writers]
+            counts = LineRows.from_data(state.head["plan"]["counts"]).followed(came)
+        way = self.settings.debug_slots
+        table = any_table(self.slots, self.splits) if way == "random" else plan.table
+        if way == "planned":
+            table = next_table(table, counts.orders, counts.operators, self.splits)
+        since = plan.since if table == plan.table else state.batch + 1
+        return {"table": table.to_data(), "since": since, "counts": counts.to_data()}
+
+
+@dataclass(frozen=True)
+class OrderedTask(WorkerTask):
+    """A task of an ordering, with the settings of the operator."""
+
+    ordered: OrderedRows
+
+    @property
+    def share(self) -> MemoryShare:
+        """The memory share of the operator."""
+        return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
+
+
+class Writers:
+    """Maps rows to the fragments of the state (writers) by one table: first whole partitions, then split ones."""
+
+    def __init__(self, slots: int, table: OrderTable) -> None:
+        """Expand the table into arrays."""
+        self._whole = homes_of(table.whole)
+        self._parts = homes_of(table.parts) + np.int32(SPLIT * slots)
+        self._is_split = np.zeros(LINES, dtype=np.bool_)
+        self._is_split[[*table.merged]] = True
+
+    def of(self, order_lines: Int32Array, operator_lines: Int32Array) -> Int32Array:
+        """Return the writer of each row, int32[n], from its two buckets."""
+        found: Int32Array = np.where(self._is_split[order_lines], self._parts[operator_lines], self._whole[order_lines])
+        return found
+
+
+@dataclass(frozen=True)
+class OrderPlan:
+    """The routing table of a batch, and the first batch that uses it."""
+
+    table: OrderTable
+    since: int

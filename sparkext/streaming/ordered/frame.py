@@ -1,0 +1,113 @@
+"""The DataFrame of an `ordered`: rows are sent in blocks (`cells` in the code) to partitions (`slots`).
+
+Partitions with a part of a split order key send their results on to a partition that merges them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sparkext.config import Settings
+from sparkext.plans.streams.order_table import OrderTable, even_table, first_table, next_table
+from sparkext.spark.arrow import arrow_schema
+from sparkext.spark.frames import map_in_arrow, pick, quoted
+from sparkext.spark.partition_keys import slot_keys
+from sparkext.spark.session_settings import tasks_per_executor
+from sparkext.spark.worker_python import run_in_workers
+from sparkext.streaming.frames import place, slots_of, ticks
+from sparkext.streaming.ordered.count_buckets_task import COUNTS_DDL, CountLinesTask
+from sparkext.streaming.ordered.description import ORDERED_FIELDS, OrderedRows
+from sparkext.streaming.ordered.description_of import Apply, Columns, TimedApply, planned_order
+from sparkext.streaming.ordered.merge_task import MergeTask
+from sparkext.streaming.ordered.order_task import MERGED_DDL, SplitTask, WholeTask
+from sparkext.streaming.ordered.send_task import DDL, OrderedCellsTask
+from sparkext.streaming.progress import PROGRESS, with_progress, without_progress
+from sparkext.streaming.state.checkpoints import report_checkpoints
+from sparkext.streaming.watermarks import MARK
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField
+
+
+def ordered_frame(
+    columns: Columns,
+    apply: Apply | TimedApply | None,
+    settings: Settings,
+    *,
+    split: bool,
+    late: str | None,
+    name: str | None,
+) -> DataFrame:
+    """Return the rows in order, or the results of `apply`; see `ordered` for the other arguments."""
+    from pyspark.sql import functions as F
+
+    frame = columns.frame
+    session = frame.sparkSession
+    slots = slots_of(session)
+    # A restart needs the same sources and stateful operators in Spark's plan, whatever the number of partitions.
+    splits = split and (slots > 1 or frame.isStreaming)
+    ordered = planned_order(
+        columns,
+        apply,
+        first_table(slots),
+        settings,
+        tasks_per_executor(session),
+        splits=splits,
+        keeps_late=late is not None,
+        name=name,
+    )
+    if isinstance(apply, TimedApply):  # keys are remainders of a hash, so they have similar numbers of rows
+        ordered = replace(ordered, table=even_table(slots, ordered.lines_of(apply.keys).tolist()))
+    elif not frame.isStreaming:
+        ordered = replace(ordered, table=_table(columns, ordered))
+    if frame.isStreaming:
+        report_checkpoints(session)
+    keys = slot_keys(slots)
+    cells = map_in_arrow(frame, OrderedCellsTask(ordered, keys), DDL)
+    if frame.isStreaming:
+        tick = ticks(frame, frame.columns[columns.time])
+        cells = cells.unionAll(map_in_arrow(tick, OrderedCellsTask(ordered, keys), DDL))
+    arrived = cells.repartition(slots, "slot")
+    fields = list(frame.schema.fields[: columns.width] if apply is None else apply.schema.fields)
+    emitted = _emitted(fields, frame.schema.fields[: columns.width], late)
+    everything = with_progress(emitted, ORDERED_FIELDS)
+    places = [place(number) for number in range(len(emitted))]
+    out = run_in_workers(arrived, WholeTask(ordered), everything)
+    if splits:
+        results = run_in_workers(arrived, SplitTask(ordered, keys), MERGED_DDL).repartition(slots, "slot")
+        out = out.unionAll(run_in_workers(results, MergeTask(ordered), everything))
+    out = without_progress(out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None)
+    metadata = [dict(field.metadata or {}) for field in emitted]
+    if apply is not None and frame.isStreaming:  # results have times of input rows, so the watermark holds for them
+        metadata[apply.time][MARK] = frame.schema.fields[columns.time].metadata[MARK]
+    named = [F.col(place(number)).alias(field.name, metadata=metadata[number]) for number, field in enumerate(emitted)]
+    return out.select(*named)
+
+
+def _table(columns: Columns, ordered: OrderedRows) -> OrderTable:
+    """Return the assignment of buckets for a DataFrame that is no stream. Runs a job that counts its rows."""
+    if ordered.slots == 1:
+        return ordered.table
+    if not columns.orders:  # all rows are in one bucket
+        return replace(ordered.table, merged={0: 0}) if ordered.splits else ordered.table
+    keys = replace(ordered.order_keys, key_columns=tuple(range(len(columns.orders))))
+    schema = arrow_schema(columns.frame.select(*(quoted(columns.frame.columns[n]) for n in columns.orders)).schema)
+    task = CountLinesTask(keys, schema, settings=ordered.settings, tasks_sharing=ordered.tasks_sharing)
+    counted = map_in_arrow(pick(columns.frame, columns.orders), task, COUNTS_DDL)
+    rows = Counter[int]()
+    for line, count in counted.collect():
+        rows[line] += count
+    return next_table(ordered.table, rows, {}, ordered.splits)
+
+
+def _emitted(fields: list[StructField], rows: list[StructField], late: str | None) -> list[StructField]:
+    """Return the columns of the result. If late rows are emitted, all other columns are nullable."""
+    from pyspark.sql.types import StructField, StructType
+
+    if late is None:
+        return fields
+    nullable = [StructField(field.name, field.dataType, True, field.metadata) for field in fields]
+    return [*nullable, StructField(late, StructType(rows))]

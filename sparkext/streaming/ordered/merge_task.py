@@ -1,0 +1,48 @@
+"""The worker function that merges the results of split order keys: one sorted run from each sending partition."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.build_sides.rows_on_disk import collected_rows
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.memory.probes import Tasks
+from sparkext.shuffle.blocks import rows_of
+from sparkext.streaming.ordered.description import OrderedTask
+from sparkext.streaming.ordered.order_task import TOLD, Emits
+from sparkext.streaming.ordered.partition import InOrder
+from sparkext.streaming.progress import PROGRESS
+
+
+@dataclass(frozen=True)
+class MergeTask(OrderedTask):
+    """Merges the blocks of one partition."""
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
+        """Emit the merged results and the metrics of one partition."""
+        ordered, emits = self.ordered, Emits(self.ordered)
+        rows_out = 0
+        with collected_rows() as collected:
+            sizes: dict[int, int] = defaultdict(int)
+            for cells in batches:
+                _, writers, numbers, content = cells.columns
+                for place in range(cells.num_rows):
+                    writer, number = writers[place].as_py(), numbers[place].as_py()
+                    for rows in rows_of(content[place].as_buffer()):
+                        if writer == TOLD:
+                            yield emits.progress(rows.column(PROGRESS)[0].as_py())
+                        else:
+                            sizes[writer] += rows.num_rows
+                            collected.add((writer, number), rows)
+            made = collected.table(ordered.merged_schema)
+        starts = np.cumsum([0, *(sizes[writer] for writer in sorted(sizes))], dtype=np.int64)
+        order = ordered.result_order.order(made, frozen(starts))
+        for piece in InOrder(made, order).pieces(len(ordered.result_schema)):
+            rows_out += piece.num_rows
+            yield emits.results(piece)
+        yield emits.progress({"rows_out": rows_out})

@@ -1,0 +1,154 @@
+"""The worker functions that order the rows of a partition.
+
+One is for whole order keys, the other for split order keys, whose results are merged afterwards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.shuffle.partition import slot_order
+from sparkext.memory.probes import Tasks
+from sparkext.plans.streams.order_table import LINES, SPLIT, WHOLE
+from sparkext.rows.blank import blank_row
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.morsels import within_bytes
+from sparkext.rows.types import conformed
+from sparkext.shuffle.blocks import CELL_BYTES, cell_of, cell_row
+from sparkext.streaming.ordered.description import ORDERED_FIELDS, OrderedRows, OrderedTask
+from sparkext.streaming.ordered.partition import ArrivedCells, InOrder, OrderedSlot
+from sparkext.streaming.progress import PROGRESS
+from sparkext.streaming.state.micro_batch import MicroBatch
+from sparkext.streaming.state.run_lookup import RunLookup
+
+MERGED_DDL = "slot int, writer int, number int, cell binary"
+"""The columns of blocks that go to merging partitions: a key that Spark's shuffle maps to the partition, the partition
+that sends the block, the block's index per sender, and the block. Metrics of a batch have writer -1."""
+
+TOLD = -1
+
+_COLUMNS = ("slot", "writer", "number", "cell")
+_KINDS = (pa.int32(),) * 3
+_PROGRESS = pa.struct([(name, pa.int64()) for name in ORDERED_FIELDS])
+
+
+@dataclass(frozen=True)
+class WholeTask(OrderedTask):
+    """Orders the rows of one partition's whole order keys."""
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
+        """Emit the results of one Spark partition."""
+        emits = Emits(self.ordered)
+        with _slots(self.ordered, tasks) as slot_of:
+            arrived = ArrivedCells(self.ordered, WHOLE, batches)
+            told = Counter[str](late_rows=arrived.late_rows)
+            for rows in arrived.late():
+                yield emits.late(rows)
+            for number in arrived.slots:
+                slot = slot_of(WHOLE, number, arrived.rows)
+                for rows in slot.results().pieces(len(self.ordered.result_schema)):
+                    told["rows_out"] += rows.num_rows
+                    yield emits.results(rows)
+                told.update(slot.stored())
+            yield emits.progress(told)
+
+
+@dataclass(frozen=True)
+class SplitTask(OrderedTask):
+    """Orders the rows of one partition's split order keys, and sends them to the partitions that merge them.
+
+    `slot_keys[i]`: a key that Spark's shuffle maps to partition i.
+    """
+
+    slot_keys: tuple[int, ...]
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
+        """Send the results of one Spark partition."""
+        with _slots(self.ordered, tasks) as slot_of:
+            arrived = ArrivedCells(self.ordered, SPLIT, batches)
+            told = Counter[str]()
+            for number in arrived.slots:
+                slot = slot_of(SPLIT, number, arrived.rows)
+                results = slot.results()
+                told["merged_rows"] += results.order.size
+                yield from self._cells(results, slot, number)
+                told.update(slot.stored())
+            progress = pa.RecordBatch.from_arrays([_progress(told)], names=[PROGRESS])
+            yield _row(self.slot_keys[0], TOLD, 0, cell_of(progress))
+
+    def _cells(self, results: InOrder, slot: OrderedSlot, writer: int) -> Iterator[pa.RecordBatch]:
+        """Yield results as blocks, each for one merging partition."""
+        merging = np.zeros(LINES, dtype=np.int32)
+        merged = slot.plan.table.merged
+        merging[[*merged]] = [*merged.values()]
+        lines = np.asarray(contiguous(results.rows.column(slot.line_column)), dtype=np.int32)[results.order]
+        homes = frozen(np.arange(self.ordered.slots, dtype=np.int32))
+        by_home = slot_order(frozen(merging[lines]), homes, homes.size, None)
+        width = len(self.ordered.merged_schema)
+        for home, key in enumerate(self.slot_keys):
+            taken = results.order[by_home.rows[by_home.starts[home] : by_home.starts[home + 1]]]
+            number = 0
+            for rows in InOrder(results.rows, taken).pieces(width):
+                for piece in within_bytes(rows, CELL_BYTES):
+                    yield _row(key, writer, number, cell_of(piece))
+                    number += 1
+
+
+class Emits:
+    """Converts results, late rows and metrics into the batches that tasks emit."""
+
+    def __init__(self, ordered: OrderedRows) -> None:
+        """Bind it to the columns."""
+        self._schema, self._keeps_late = ordered.result_schema, ordered.keeps_late
+        self._late = pa.struct([*ordered.input_schema])
+
+    def results(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return results in the emitted schema."""
+        columns = conformed(rows.columns[: len(self._schema)], self._schema).columns
+        return self._emitted(columns, None, None, rows.num_rows)
+
+    def late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return late rows in the emitted schema."""
+        late = pa.StructArray.from_arrays(rows.columns, fields=[*self._late])
+        nothing = [pa.nulls(rows.num_rows, kind) for kind in self._schema.types]
+        return self._emitted(nothing, late, None, rows.num_rows)
+
+    def progress(self, told: Mapping[str, int]) -> pa.RecordBatch:
+        """Return metrics in the emitted schema, as one row."""
+        return self._emitted(blank_row(self._schema).columns, None, _progress(told), 1)
+
+    def _emitted(
+        self, columns: list[pa.Array], late: pa.Array | None, progress: pa.Array | None, rows: int
+    ) -> pa.RecordBatch:
+        more = [pa.nulls(rows, self._late) if late is None else late] if self._keeps_late else []
+        more.append(pa.nulls(rows, _PROGRESS) if progress is None else progress)
+        names = [f"c{number}" for number in range(len(columns) + len(more))]
+        return pa.RecordBatch.from_arrays([*columns, *more], names=names)
+
+
+def _progress(told: Mapping[str, int]) -> pa.Array:
+    return pa.array([{name: told.get(name, 0) for name in ORDERED_FIELDS}], _PROGRESS)
+
+
+@contextmanager
+def _slots(ordered: OrderedRows, tasks: Tasks) -> Iterator[Callable[[int, int, pa.Table], OrderedSlot]]:
+    """Yield a function that creates a partition from its mode, index and received rows; evict indexes on success."""
+    batch = lookup = None
+    if ordered.is_stream:
+        batch = MicroBatch.of_this_task()
+        lookup = RunLookup(ordered.state(batch), ordered.settings, tasks)
+        lookup.state.claim(ordered.token)
+    yield lambda way, number, rows: OrderedSlot(ordered, way, number, rows, batch, lookup, tasks)
+    if lookup is not None:
+        lookup.make_room()
+
+
+def _row(key: int, writer: int, number: int, cell: pa.Buffer) -> pa.RecordBatch:
+    return cell_row(_COLUMNS, _KINDS, (key, writer, number), cell)

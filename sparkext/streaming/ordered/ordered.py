@@ -1,0 +1,236 @@
+"""`ordered`: rows of each key in the order of time, without a global sort, and without a partition per key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparkext.errors import InvalidOrderError
+from sparkext.joins.arguments import called_as, check_travel
+from sparkext.joins.columns import resolve_column
+from sparkext.rows.types import spark_key_type
+from sparkext.spark.frames import is_dataframe
+from sparkext.spark.session_settings import is_case_sensitive, settings_of
+from sparkext.streaming.arguments import check_name, ordering_session
+from sparkext.streaming.ordered.attributes import with_attributes
+from sparkext.streaming.ordered.description_of import Apply, Columns
+from sparkext.streaming.ordered.frame import ordered_frame
+from sparkext.streaming.state.user_states import FORMS, UnstorableStateError, encode_state
+from sparkext.streaming.watermarks import is_marked
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField, StructType
+
+
+@called_as('ordered(frame, time="time")', InvalidOrderError)
+def ordered(
+    frame: DataFrame,
+    *,
+    time: str,
+    order_key: str | Sequence[str] | Column | DataFrame | None = None,
+    operator_key: str | Sequence[str] | None = None,
+    apply: Callable[..., Any] | None = None,
+    schema: str | StructType | None = None,
+    state: Any = None,
+    pickle_state: bool = False,
+    ties: str | None = None,
+    split: bool = True,
+    late: str | None = None,
+    name: str | None = None,
+) -> DataFrame:
+    """Put the rows of each order key in the order of time, and optionally process them in that order.
+
+        alerts = ordered(readings, time="ts", operator_key="sensor", order_key="device",
+                         apply=detect, schema="device string, sensor string, ts timestamp, level double", state={})
+
+    All rows of an order key are emitted in one partition, in the order of time. A row of a stream is emitted after the
+    watermark has passed it, so rows are in order within each batch and from batch to batch. An order key with too many
+    rows for one task is processed by several tasks, by operator key, whose results are then merged (P-SORT).
+
+    Parameters
+    ----------
+    frame:
+        A streaming DataFrame with a watermark on the column `time`, or a DataFrame that is no stream.
+    time:
+        The event-time column, a timestamp.
+    order_key:
+        The columns of the order key, or an expression. Or a DataFrame that is no stream, which has the columns of
+        `operator_key`, and other columns that are the order key of each operator key. By default all rows are in one
+        order.
+    operator_key:
+        The columns of the key by which `apply` processes rows. Required with `apply`. Equal operator keys in different
+        order keys are different keys.
+    apply:
+        A function that takes rows of one operator key in the order of time, as an Arrow table, and returns an Arrow
+        table. It is called repeatedly, with an arbitrary number of rows. The returned rows must be in the order of
+        time, with times between those of the first and of the last row of the call.
+    schema:
+        The schema of the table that `apply` returns. It must have the column `time`.
+    state:
+        The initial state of an operator key. `apply` takes the state as its second argument, and returns a pair of
+        rows and new state. If None, `apply` takes and returns only rows. A state is bytes, an Arrow table or record
+        batch, or JSON: dict with keys of type str, list, str, int, float, bool and None.
+    pickle_state:
+        Whether states are pickled, so that they may be any object that can be pickled. Everyone who can write to the
+        checkpoint can then run code in the workers.
+    ties:
+        A column that orders rows of equal time. By default their content orders them.
+    split:
+        Whether rows of one order key may be processed by several tasks.
+    late:
+        The name of a column for rows that are late for the watermark: they are emitted in it as a struct, with all
+        other columns null. By default late rows are dropped and counted.
+    name:
+        The name of the state in the checkpoint. Equal operators in one query need different names.
+
+    Raises
+    ------
+    InvalidOrderError
+        Lists every problem of the call.
+    """
+    problems: list[str] = []
+    session = ordering_session(frame, problems)
+    check_name(name, problems)
+    if session is None or problems:
+        raise InvalidOrderError(problems)
+    settings = settings_of(session)
+    check_travel(frame.schema, "the", problems)
+    asked = _Asked(frame, time, order_key, operator_key, ties, is_case_sensitive(session))
+    columns = asked.columns(problems)
+    function = _Function(apply, schema, state, pickle_state)
+    operator = function.checked(frame, time, operator_key, asked.case_sensitive, problems)
+    _check_options(late, split, problems)
+    if problems:
+        raise InvalidOrderError(problems)
+    assert columns is not None, "or there is a problem"
+    return ordered_frame(columns, operator, settings, split=split, late=late, name=name)
+
+
+def _check_options(late: Any, split: Any, problems: list[str]) -> None:
+    if late is not None and not isinstance(late, str):
+        problems.append(f"late={late!r}: expected the name of a column")
+    if not isinstance(split, bool):
+        problems.append(f"split={split!r}: expected True or False")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The column arguments of a call, unchecked."""
+
+    frame: DataFrame
+    time: Any
+    order_key: Any
+    operator_key: Any
+    ties: Any
+    case_sensitive: bool
+
+    def columns(self, problems: list[str]) -> Columns | None:
+        """Return the columns by their positions, None if `problems` got longer."""
+        told, frame = len(problems), self.frame
+        width = len(frame.columns)
+        fields = frame.schema.fields
+        time = self._place("time", self.time, fields, problems)
+        if time is not None:
+            self._check_time(fields[time], problems)
+        operators = self._places("operator_key", self.operator_key, problems)
+        orders = None
+        if is_dataframe(self.order_key):
+            frame = with_attributes(frame, self.order_key, operators, self.case_sensitive, problems)
+            orders = tuple(range(width, len(frame.columns)))
+        elif _is_column(self.order_key):
+            frame = frame.select("*", self.order_key.alias("__order"))
+            orders = (width,)
+        else:
+            orders = self._places("order_key", self.order_key, problems)
+        ties = None if self.ties is None else self._place("ties", self.ties, fields, problems)
+        fields = frame.schema.fields
+        for place in (*orders, *operators, *(() if ties is None else (ties,))):
+            if spark_key_type(fields[place]) is None:
+                problems.append(
+                    f"column {fields[place].name!r} of type {fields[place].dataType.simpleString()} cannot be a key"
+                )
+        if len(problems) > told:
+            return None
+        assert time is not None, "or there is a problem"
+        return Columns(frame, width, time, orders, operators, ties)
+
+    def _places(self, argument: str, named: Any, problems: list[str]) -> tuple[int, ...]:
+        names = [] if named is None else [named] if isinstance(named, str) else named
+        if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
+            problems.append(f"{argument}={named!r}: expected the name of a column, or several")
+            return ()
+        found = (resolve_column(one, self.frame.schema.fields, "the", self.case_sensitive, problems) for one in names)
+        return tuple(place for place in found if place is not None)
+
+    def _place(self, argument: str, named: Any, fields: Sequence[StructField], problems: list[str]) -> int | None:
+        if not isinstance(named, str):
+            problems.append(f"{argument}={named!r}: expected the name of a column")
+            return None
+        return resolve_column(named, fields, "the", self.case_sensitive, problems)
+
+    def _check_time(self, field: StructField, problems: list[str]) -> None:
+        kind = field.dataType.simpleString()
+        if kind not in ("timestamp", "timestamp_ntz"):
+            problems.append(f"time is a {kind}: expected a timestamp")
+        elif self.frame.isStreaming and not is_marked(field):
+            problems.append(f"time has no watermark: see DataFrame.withWatermark({field.name!r}, …)")
+
+
+@dataclass(frozen=True)
+class _Function:
+    """The function of a call, its schema and its state, unchecked."""
+
+    apply: Any
+    schema: Any
+    state: Any
+    pickle_state: Any
+
+    def checked(
+        self, frame: DataFrame, time: Any, operator_key: Any, case_sensitive: bool, problems: list[str]
+    ) -> Apply | None:
+        """Return the function to apply, None if there is none, or if `problems` got longer."""
+        from pyspark.sql.types import StructType
+
+        if not isinstance(self.pickle_state, bool):
+            problems.append(f"pickle_state={self.pickle_state!r}: expected True or False")
+        elif self.pickle_state and self.state is None:
+            problems.append("pickle_state is given, but no state")
+        if self.apply is None:
+            for argument, value in (("schema", self.schema), ("state", self.state)):
+                if value is not None:
+                    problems.append(f"{argument} is given, but no apply")
+            return None
+        if not callable(self.apply):
+            problems.append(f"apply={self.apply!r}: expected a function")
+        if operator_key is None:
+            problems.append("apply needs operator_key: whose rows it is to have together")
+        initial = self._initial(problems)
+        schema = self.schema
+        if isinstance(schema, str):
+            schema = frame.sparkSession.createDataFrame([], schema).schema
+        if not isinstance(schema, StructType):
+            problems.append(f"schema={schema!r}: apply needs the schema of what it returns, as DDL or StructType")
+            return None
+        check_travel(schema, "schema's", problems)
+        found = (
+            resolve_column(time, schema.fields, "schema's", case_sensitive, problems) if isinstance(time, str) else None
+        )
+        return None if found is None else Apply(self.apply, schema, found, initial, bool(self.pickle_state))
+
+    def _initial(self, problems: list[str]) -> bytes | None:
+        """Return the encoded initial state, None if there is none, or if `problems` got longer."""
+        if self.state is None:
+            return None
+        try:
+            return encode_state(self.state, bool(self.pickle_state))
+        except UnstorableStateError as error:
+            problems.append(f"state cannot be stored, {error}. It may be {FORMS}")
+            return None
+
+
+def _is_column(value: Any) -> bool:
+    from pyspark.sql import Column
+
+    return isinstance(value, Column)

@@ -1,0 +1,267 @@
+"""One partition (`slot` in the code) of an ordering.
+
+received rows ─┬─ after the watermark ──▶ wait, in the state
+               └─ up to it ──┐
+waiting rows ──── up to it ──┴──▶ in order ──▶ operator ──▶ results in order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.build_sides.rows_on_disk import collected_rows
+from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.columns.gather import Column
+from sparkext.kernels.columns.row_ids import RowIds, count_runs
+from sparkext.memory.probes import Tasks, process_probe
+from sparkext.plans.streams.bucket_rows import LineRows
+from sparkext.plans.streams.fragments import LEFT, LINES
+from sparkext.plans.streams.order_table import LINES as TABLE_LINES
+from sparkext.plans.streams.order_table import SPLIT, WHOLE
+from sparkext.rows.contiguous import contiguous, in_one_piece, needs_wide_offsets
+from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
+from sparkext.rows.times import microseconds
+from sparkext.shuffle.blocks import rows_of
+from sparkext.streaming.ordered.description import (
+    LINE_FIELDS,
+    ROWS,
+    STATES,
+    Operator,
+    OrderedRows,
+    TimedOperator,
+    Writers,
+)
+from sparkext.streaming.ordered.operator_calls import OperatorCalls
+from sparkext.streaming.ordered.send_task import LATE, SLOT
+from sparkext.streaming.ordered.timed_calls import TimedCalls
+from sparkext.streaming.state.expired_rows import ended_rows
+from sparkext.streaming.state.micro_batch import MicroBatch
+from sparkext.streaming.state.run_lookup import RunLookup
+from sparkext.streaming.state.run_rows import RunRows
+from sparkext.streaming.state.segments import total
+from sparkext.streaming.state.stream_state import is_over
+
+_OUT_ROWS = 1 << 16
+_MOST_BYTES = 1 << 36
+"""Maximum size of an operator's state: the address range is reserved, but unused pages are never touched."""
+
+
+class ArrivedCells:
+    """The blocks of one mode (`WHOLE` or `SPLIT`) received by a partition, decoded. `slots` is as in `ArrivedRows`."""
+
+    def __init__(self, ordered: OrderedRows, way: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Read all blocks."""
+        self.slots: Iterable[int] = range(ordered.slots)
+        self.late_rows = 0
+        self._late: list[pa.Buffer] = []
+        with collected_rows() as collected:
+            for cells in batches:
+                _, kinds, numbers, content = cells.columns
+                for place in range(cells.num_rows):
+                    kind, number = kinds[place].as_py(), numbers[place].as_py()
+                    if kind == SLOT:
+                        self.slots = [number]
+                    elif kind == LATE and way == WHOLE:
+                        self.late_rows += number
+                        self._late.append(content[place].as_buffer())
+                    elif kind == way:
+                        for rows in rows_of(content[place].as_buffer()):
+                            collected.add((0, 0), rows)
+            self.rows = collected.table(ordered.rows.sent)
+
+    def late(self) -> Iterator[pa.RecordBatch]:
+        """Yield the late rows, if they are to be emitted."""
+        for cell in self._late:
+            if cell.size:
+                yield from rows_of(cell)
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """Rows, and their order as row ids: RowIds[n]."""
+
+    rows: pa.Table
+    order: RowIds
+
+    def pieces(self, width: int) -> Iterator[pa.RecordBatch]:
+        """Yield the first `width` columns in order, in batches of limited rows and bytes."""
+        whole = [contiguous(column) for column in self.rows.columns[:width]]
+        columns = [Column.of(column) for column in whole]
+        for at in range(0, self.order.size, _OUT_ROWS):
+            numbers = self.order[at : at + _OUT_ROWS]
+            is_run = count_runs(numbers) == 1
+            arrays = [
+                # `take` returns 32-bit offsets, which Spark expects.
+                array.slice(int(numbers[0]), numbers.size)
+                if is_run and not needs_wide_offsets(array)
+                else column.take(numbers, False)
+                for array, column in zip(whole, columns, strict=True)
+            ]
+            fields = [field.with_type(array.type) for field, array in zip(self.rows.schema, arrays, strict=False)]
+            rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+            yield from within_bytes(rows, MAX_MORSEL_BYTES)
+
+
+class OrderedSlot:
+    """The work of a batch for one partition. Without a `lookup` there is no state, and all rows are due."""
+
+    def __init__(
+        self,
+        ordered: OrderedRows,
+        way: int,
+        number: int,
+        arrived: pa.Table,
+        batch: MicroBatch | None,
+        lookup: RunLookup | None,
+        tasks: Tasks,
+    ) -> None:
+        """Bind it to the received rows, and to the memory that the task may use."""
+        self._ordered, self._way, self._arrived, self._lookup, self._tasks = ordered, way, arrived, lookup, tasks
+        self._writer = way * ordered.slots + number
+        self._state = None if lookup is None else lookup.state
+        self.plan = ordered.plan(self._state)
+        self._batch = batch
+        self._waiting = ordered.rows.schema.empty_table()
+        self._calls: OperatorCalls | TimedCalls | None = None
+        self.moved = 0
+
+    def results(self) -> InOrder:
+        """Return the results in order."""
+        ordered = self._ordered
+        due = in_one_piece(self._due())
+        order = ordered.order.order(due)
+        if ordered.operator is None:
+            return InOrder(due, order)
+        self._calls = self._calling(ordered.operator)
+        schema = ordered.merged_schema.append(LINE_FIELDS[0])
+        with collected_rows() as collected:
+            for number, rows in enumerate(self._calls.results(due, order, self._lookup, self._runs(STATES))):
+                collected.add((0, number), rows)
+            made = collected.table(schema)
+        return InOrder(made, ordered.result_order.order(made))
+
+    def _calling(self, operator: Operator | TimedOperator) -> OperatorCalls | TimedCalls:
+        """Return the caller of an operator, bound to this partition and batch."""
+        batch = 0 if self._batch is None else self._batch.number
+        if isinstance(operator, Operator):
+            return OperatorCalls(self._ordered, operator, batch)
+        keys = np.arange(operator.keys, dtype=np.int64)
+        lines = self._ordered.lines_of(operator.keys)
+        is_own = self._writers.of(lines, lines) == self._writer
+        until = operator.until if self._batch is None else self._batch.next_watermark()
+        room = process_probe().headroom(self._tasks)
+        bytes_of_state = _MOST_BYTES if room is None else min(room.bytes // 2, _MOST_BYTES)
+        return TimedCalls(self._ordered, operator, batch, keys[is_own], lines[is_own], until, bytes_of_state)
+
+    def _due(self) -> pa.Table:
+        """Return the rows that are due; keep the other received rows, to be stored."""
+        if self._batch is None:
+            return self._arrived
+        high, low = self._batch.next_watermark(), self._batch.watermark()
+        is_due = self._times(self._arrived) <= high
+        self._waiting = self._arrived.filter(pa.array(~is_due))
+        schema = self._ordered.rows.schema
+        found = [self._arrived.filter(pa.array(is_due))]
+        for run in self._runs(ROWS):
+            ended = [*ended_rows(self._needed_lookup, self._ordered.rows, [run], low, high)]
+            if ended:
+                rows = pa.Table.from_batches(ended, schema)
+                found.append(rows if run.lines == self._lines else self._own(rows))
+        return pa.concat_tables(found)
+
+    def _times(self, rows: pa.Table) -> Int64Array:
+        return microseconds(contiguous(rows.column(self._ordered.order.time)))
+
+    @property
+    def line_column(self) -> int:
+        """The column of the order bucket in the results."""
+        return len(self._ordered.merged_schema)
+
+    @property
+    def _needed_lookup(self) -> RunLookup:
+        assert self._lookup is not None, "a batch has a state"
+        return self._lookup
+
+    @property
+    def _lines(self) -> range:
+        return self._ordered.cut.lines(LEFT, self._writer)
+
+    def _runs(self, side: int) -> list[RunRows]:
+        """Return the stored runs that may have rows of this partition.
+
+        These are its own runs since the plan's first batch, and all older runs, which were written under other tables.
+        """
+        if self._lookup is None:
+            return []
+        if side == STATES and not self._ordered.has_states:
+            return []
+        stored = self._ordered.rows if side == ROWS else self._ordered.states
+        own = [run for run in self._lookup.before(side, stored, self._lines) if run.run.first >= self.plan.since]
+        if not self.plan.since:  # all runs were written under this table
+            return own
+        everything = self._lookup.before(side, stored, range(LINES))
+        return [*(run for run in everything if run.run.first < self.plan.since), *own]
+
+    @cached_property
+    def _writers(self) -> Writers:
+        return Writers(self._ordered.slots, self.plan.table)
+
+    def _own(self, rows: pa.Table) -> pa.Table:
+        """Return the rows that the table of this batch assigns to this partition."""
+        width = self._ordered.width
+        lines = [np.asarray(contiguous(rows.column(width + number)), dtype=np.int32) for number in range(2)]
+        own = self._writers.of(*lines) == self._writer
+        written = np.asarray(contiguous(rows.column(self._ordered.rows.line)), dtype=np.int64)
+        self.moved += int((own & ((written < self._lines.start) | (written >= self._lines.stop))).sum())
+        return rows.filter(pa.array(own))
+
+    def stored(self) -> dict[str, int]:
+        """Write the state for the next batch; return the metrics of this one."""
+        told = {"rows": self._arrived.num_rows, "moved_rows": self.moved}
+        if self._state is None or self._batch is None:
+            return told
+        state, ordered, writers = self._state, self._ordered, self._ordered.cut.left
+        low = self._batch.watermark()
+        kept = [info for info in state.kept(ROWS, self._writer, writers) if not is_over(info, low)]
+        stored = ordered.rows
+        info = stored.info(self._waiting)
+        came = self._came().to_data()
+        if self._writer == 0:
+            plan = ordered.next_plan(state, self.plan)
+            told["tables"] = int(plan["since"] == state.batch + 1)
+            kept.append(state.store_head(stored, self._waiting, info, ordered.cut, plan=plan, came=came))
+        else:
+            kept.append(state.store(ROWS, self._writer, stored, self._waiting, info, came=came))
+        state.merge(ROWS, stored, self._writer, writers, low)
+        sides = [ROWS]
+        if ordered.has_states:
+            assert self._calls is not None, "results come before what is stored of them"
+            states = ordered.states
+            kept += state.kept(STATES, self._writer, writers)
+            changed = self._calls.changed(self._lines.start)
+            kept.append(state.store(STATES, self._writer, states, changed, states.info(changed)))
+            state.merge(STATES, states, self._writer, writers, state.batch)
+            sides.append(STATES)
+        if self._writer == 0:
+            for side in sides:
+                state.sweep(side, self._batch.retained)
+        together = total(kept)
+        return {**told, "state_rows": together.rows, "state_bytes": together.bytes, "segments": len(kept)}
+
+    def _came(self) -> LineRows:
+        """Count the received rows by bucket."""
+        width = self._ordered.width
+        orders, operators = (
+            np.bincount(np.asarray(contiguous(self._arrived.column(width + number))), minlength=TABLE_LINES)
+            for number in range(2)
+        )
+        return LineRows(_counted(orders), _counted(operators) if self._way == SPLIT else {})
+
+
+def _counted(counts: Int64Array) -> dict[int, int]:
+    return {int(line): int(counts[line]) for line in np.flatnonzero(counts)}

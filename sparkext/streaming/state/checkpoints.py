@@ -1,0 +1,57 @@
+"""Passes the location of a streaming query's checkpoint to its tasks, which Spark exposes only on the driver."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
+
+from sparkext.spark.session_settings import s3a_settings
+from sparkext.streaming.state.micro_batch import CHECKPOINT, RUN, SECRETS
+from sparkext.streaming.state.places import parts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_listening: WeakSet[Any] = WeakSet()
+
+
+def report_checkpoints(session: SparkSession) -> None:
+    """Set local properties with the checkpoint location and the run id, for tasks of all queries started from now on.
+
+    `SECRETS` has the S3A settings for the checkpoint's bucket as JSON; it is unset if the checkpoint is not in an
+    `s3a:` bucket. A query calls its listeners in the thread that runs its batches, before the first batch, and tasks
+    inherit the local properties of that thread.
+    """
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Reporting(StreamingQueryListener):
+        """Sets the properties of a query that starts."""
+
+        def onQueryStarted(self, event: Any) -> None:
+            query = session.streams.get(str(event.id))
+            if query is None:
+                return
+            location = cast(Any, query)._jsq.streamingQuery().resolvedCheckpointRoot()
+            context: Any = session.sparkContext
+            scheme, bucket, _ = parts_of(location)
+            s3a = None
+            if scheme == "s3a":
+                s3a = json.dumps(s3a_settings(session, bucket))
+                # Event logs redact a local property only if it is also a key of the configuration.
+                context._jsc.sc().conf().set(SECRETS, "")
+            for name, value in ((CHECKPOINT, location), (RUN, str(event.runId)), (SECRETS, s3a)):
+                context.setLocalProperty(name, value)
+
+        def onQueryProgress(self, event: Any) -> None:
+            pass
+
+        def onQueryIdle(self, event: Any) -> None:
+            pass
+
+        def onQueryTerminated(self, event: Any) -> None:
+            pass
+
+    if session not in _listening:
+        session.streams.addListener(Reporting())
+        _listening.add(session)

@@ -1,0 +1,82 @@
+"""Looks new rows up in stored rows: each run of batches is a build side, indexed once per node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from sparkext.build_sides.cached_rows import make_room
+from sparkext.build_sides.index_cache import forget
+from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
+from sparkext.config import Settings
+from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.pipeline import Resources
+from sparkext.engine.sources.row_batches import RowBatches
+from sparkext.engine.worker_task import owned_cores
+from sparkext.memory.probes import Tasks
+from sparkext.plans.pipeline.spec import PipelineSpec
+from sparkext.plans.streams.runs import Run, merged_before, runs_before
+from sparkext.streaming.state.run_rows import RunRows
+from sparkext.streaming.state.segments import SegmentInfo, total
+from sparkext.streaming.state.stream_state import Source, StoredSide, StreamState
+
+_NO_LIMIT = 1 << 62
+
+
+class RunLookup:
+    """Looks rows up in a state, for one task."""
+
+    def __init__(self, state: StreamState, settings: Settings, tasks: Tasks) -> None:
+        """Bind the state to the memory that the task may use."""
+        self.state = state
+        self._settings = settings
+        self._threads = owned_cores()
+        self._used: list[tuple[RunRows, IndexRecipe]] = []
+        self._resources = Resources.of_this_task(tasks)
+        self._before: dict[tuple[int, range], list[RunRows]] = {}
+
+    def before(self, side: int, stored: StoredSide, lines: range) -> list[RunRows]:
+        """Return the rows of these buckets (`lines`) from all batches before this one, as runs.
+
+        Evict the indexes of compacted runs.
+        """
+        if (side, lines) not in self._before:
+            parts = [part for run in merged_before(self.state.batch) for part in run.parts]
+            forget({self._stored(side, part, stored, lines).digest() for part in parts})
+            runs = runs_before(self.state.batch)
+            self._before[side, lines] = [self._stored(side, run, stored, lines) for run in runs]
+        return self._before[side, lines]
+
+    def now(self, side: int, stored: StoredSide, lines: range, rows: pa.Table, info: SegmentInfo) -> RunRows:
+        """Return the rows of this batch as a run. The next batch reuses its index."""
+        return self._rows(side, Run(self.state.batch, self.state.batch), stored, lines, rows, info)
+
+    def found(self, spec: PipelineSpec, schema: pa.Schema, probe: pa.Table, rows: RunRows) -> Iterator[pa.RecordBatch]:
+        """Yield the results of joining probe rows with one build side."""
+        recipe = index_recipe(spec, 0, self._settings.debug_hash_mask)
+        self._used.append((rows, recipe))
+        source = RowBatches(probe.to_batches(), spec, self._settings.morsel_max_rows)
+        pipeline = join_pipeline(spec, [rows.open(recipe)], schema, self._settings, self._resources)
+        yield from pipeline.run(source)
+
+    def make_room(self) -> None:
+        """Evict cached indexes beyond the limit of this node."""
+        if self._used:
+            make_room(*zip(*self._used, strict=True))
+
+    def _stored(self, side: int, run: Run, stored: StoredSide, lines: range) -> RunRows:
+        sources = tuple(self.state.sources(side, run, lines))
+        return self._rows(side, run, stored, lines, sources, total(source.info for source in sources))
+
+    def _rows(
+        self,
+        side: int,
+        run: Run,
+        stored: StoredSide,
+        lines: range,
+        rows: tuple[Source, ...] | pa.Table,
+        info: SegmentInfo,
+    ) -> RunRows:
+        limits = (_NO_LIMIT, self._settings.index_cache_max_bytes)
+        return RunRows(self.state.folder, side, run, lines, stored, rows, info, *limits, self._threads)

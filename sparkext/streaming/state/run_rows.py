@@ -1,0 +1,64 @@
+"""The rows of a run of batches as a build side: each node indexes them once, and caches the index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from sparkext.build_sides.cached_rows import KeptRows
+from sparkext.plans.streams.runs import Run
+from sparkext.rows.collected import CollectedRows
+from sparkext.storage.fingerprint import fingerprint_of
+from sparkext.streaming.state.places import Place
+from sparkext.streaming.state.segments import SegmentInfo, rows_of_segment
+from sparkext.streaming.state.stream_state import Source, StoredSide, of_lines
+
+
+@dataclass(frozen=True)
+class RunRows(KeptRows):
+    """The rows of one side of a join, of some batches and buckets (`lines`).
+
+    They are in segments, or in a table if they belong to the current batch. `folder` is the folder of the join's state;
+    the other fields are as in `KeptRows`.
+    """
+
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
+        **KeptRows.NOT_IN_FINGERPRINT,
+        "rows": "where they are now: which they are, `info` tells, by the sum of their fingerprints",
+    }
+
+    folder: Place
+    side: int
+    run: Run
+    lines: range
+    stored: StoredSide
+    rows: tuple[Source, ...] | pa.Table
+    info: SegmentInfo
+    max_bytes: int
+    cache_bytes: int
+    threads: int
+
+    def digest(self) -> str:
+        """Return a fingerprint of the batches and the rows; a repeated batch may have other rows."""
+        return fingerprint_of(self)
+
+    def rows_read(self) -> int:
+        """Return the number of rows in the segments."""
+        return self.info.rows
+
+    def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
+        """Read all rows."""
+        order = self.stored.order
+        found = self._found(rows)
+        return (found if order is None else order.ordered(found)), ()
+
+    def _found(self, rows: CollectedRows) -> pa.Table:
+        if isinstance(self.rows, pa.Table):
+            return self.rows
+        for number, source in enumerate(self.rows):
+            for place, batch in enumerate(rows_of_segment(source.place)):
+                rows.add((number, place), batch if source.whole else of_lines(batch, self.stored.line, self.lines))
+        return rows.table(self.stored.schema)

@@ -1,0 +1,341 @@
+"""The state of a streaming operator before a batch: the files with the rows of its sides, here for a join.
+
+    <checkpoint>/sparkext/<name>/left/64-127/0.segment        fragment 0 of the rows of batches 64 to 127
+                                     128-135/0.segment
+                                     136-136/0.segment
+                                right/…
+
+The number of a batch is part of the names of its files. A batch that runs again therefore replaces its files, and no
+batch reads files of an unfinished batch. The required segments follow from the number of the batch
+(`plans.streams.runs`) and from the partitioning of the sides (`plans.streams.fragments`), which is stored in the
+segments of the batch before. In the code, a bucket is a `line`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkext.errors import StateError
+from sparkext.plans.streams.fragments import LEFT, Cut, Cuts
+from sparkext.plans.streams.runs import Run, merged_before, runs_before
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.fingerprints import row_hashes
+from sparkext.rows.times import microseconds
+from sparkext.rows.types import nullable_schema
+from sparkext.storage.last_used import LastUsed
+from sparkext.streaming.state.nearest_order import NearestOrder
+from sparkext.streaming.state.places import Place
+from sparkext.streaming.state.segments import (
+    SegmentInfo,
+    checksum_of,
+    newest,
+    read_told,
+    rows_of_segment,
+    write_segment,
+)
+
+_REMEMBERED = 4_096
+_told: LastUsed[tuple[str, Place], dict[str, Any]] = LastUsed(_REMEMBERED)
+_begun: LastUsed[tuple[str, Place, int], None] = LastUsed(_REMEMBERED)
+"""Runs of queries in which this process has written to a side and removed the claims of other runs."""
+
+_CLAIMS = "claims"
+_LINE = pa.field("line", pa.uint16())
+_ROW = pa.field("row", pa.int64())
+
+
+@dataclass(frozen=True)
+class StoredSide:
+    """The stored columns of one side.
+
+    These are the columns of its rows, their expiry time (if they expire), their bucket, and a row number if they are
+    `numbered`. `event_time`: the column with the event time, None if it is not needed. `retained`: the number of µs
+    during which other rows can match a row, until it expires; None without expiry. `order`: if given, only the nearest
+    row in this order matches.
+
+    `rows` may be the schema of a query; all columns become nullable in the state (`nullable_schema`).
+    """
+
+    rows: pa.Schema
+    event_time: int | None = None
+    retained: int | None = None
+    numbered: bool = False
+    order: NearestOrder | None = None
+
+    def __post_init__(self) -> None:
+        """Make all columns nullable, so that all rows of a side have the same schema."""
+        object.__setattr__(self, "rows", nullable_schema(self.rows))
+
+    @property
+    def sent(self) -> pa.Schema:
+        """The columns in received blocks."""
+        if self.retained is None or self.event_time is None:
+            return self.rows.append(_LINE)
+        return self.rows.append(pa.field("until", self.rows.types[self.event_time])).append(_LINE)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The stored columns."""
+        return self.sent.append(_ROW) if self.numbered else self.sent
+
+    @property
+    def until(self) -> int | None:
+        """The column with the expiry time, None if rows do not expire."""
+        return None if self.retained is None else len(self.rows)
+
+    @property
+    def line(self) -> int:
+        """The column with the bucket."""
+        return len(self.rows) + (self.until is not None)
+
+    @property
+    def number(self) -> int:
+        """The column with the row number."""
+        return self.line + 1
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """The columns that are not part of the user's schema."""
+        return tuple(range(len(self.rows), len(self.schema)))
+
+    def stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with their expiry time, if they expire, but without their bucket."""
+        if self.retained is None or self.event_time is None:
+            return rows
+        until = pc.add(rows.column(self.event_time), pa.scalar(self.retained, pa.duration("us")))
+        return rows.append_column(pa.field("until", until.type), until)
+
+    def info(self, rows: pa.RecordBatch | pa.Table, checksum: int | None = None) -> SegmentInfo:
+        """Return the metadata of rows. `checksum`: the result of `checksum(rows)`, if it is known."""
+        checksum = self.checksum(rows) if checksum is None else checksum
+        until = None if self.until is None else newest(rows.column(self.until))
+        return SegmentInfo(rows.num_rows, checksum, until)
+
+    def checksum(self, rows: pa.RecordBatch | pa.Table) -> int:
+        """Return the sum of the rows' fingerprints over all stored columns."""
+        return checksum_of(row_hashes([contiguous(column) for column in rows.columns], rows.num_rows))
+
+
+@dataclass(frozen=True)
+class MatchedRows(StoredSide):
+    """The row numbers of matched left rows, with the expiry times of these rows."""
+
+    @classmethod
+    def of(cls, left: StoredSide) -> MatchedRows:
+        """Return the stored columns for the left side of a join."""
+        assert left.event_time is not None, "rows are decided when their time is over"
+        return cls(pa.schema([_ROW, pa.field("until", left.rows.types[left.event_time])]))
+
+    @property
+    def until(self) -> int | None:
+        """The second column."""
+        return 1
+
+    @property
+    def line(self) -> int:
+        """The third column."""
+        return 2
+
+
+@dataclass(frozen=True)
+class Source:
+    """A segment with its metadata. `whole`: whether all of its rows belong to the requested buckets."""
+
+    place: Place
+    info: SegmentInfo
+    whole: bool
+
+
+class StreamState:
+    """The state before one batch, in one run of a query."""
+
+    def __init__(self, folder: Place, sides: Sequence[str], batch: int, run: str, first: Cut, made_by: str) -> None:
+        """Read the partitioning of the sides.
+
+        `sides`: their folder names; `first`: the initial partitioning; `made_by`: a text that describes the operator.
+
+        Raises
+        ------
+        StateError
+            The state is missing, damaged or belongs to another operator.
+        """
+        self.folder = folder
+        self.batch = batch
+        self._sides = sides
+        self._run = run
+        self._made_by = made_by
+        self.cuts = Cuts(((0, first),))
+        self.head: Mapping[str, Any] = {}
+        if batch:
+            self.head = self.told(LEFT, 0)
+            if self.head["made_by"] != made_by:
+                raise StateError(
+                    f"the state in {folder} is that of another operator ({self.head['made_by']}), not of {made_by}:"
+                    " name this one (name=…), or begin with another checkpoint"
+                )
+            self.cuts = Cuts.from_data(self.head["cuts"])
+
+    @property
+    def cut(self) -> Cut:
+        """The partitioning of both sides in this batch."""
+        return self.cuts.at(self.batch)
+
+    def recut(self, cut: Cut) -> None:
+        """Change the partitioning of both sides from this batch on."""
+        self.cuts = self.cuts.followed(self.batch, cut)
+
+    def told(self, side: int, fragment: int) -> Mapping[str, Any]:
+        """Return the metadata that the batch before stored with a fragment."""
+        return self._told(self._place(side, Run(self.batch - 1, self.batch - 1), fragment))
+
+    def sources(self, side: int, run: Run, lines: range) -> list[Source]:
+        """Return the segments of a run that have rows of these buckets.
+
+        A run that ends just before this batch is compacted in this batch, so its parts are used. Its compacted segments
+        may exist already, but they may be from before the query was reset.
+        """
+        if run.parts and run.last == self.batch - 1:
+            return [source for part in run.parts for source in self.sources(side, part, lines)]
+        cut = self.cuts.at(run.last)
+        found = [(self._place(side, run, number), cut.lines(side, number)) for number in cut.having(side, lines)]
+        return [
+            Source(place, self._told(place)["info"], there.start >= lines.start and there.stop <= lines.stop)
+            for place, there in found
+        ]
+
+    def kept(self, side: int, slot: int, slots: int) -> list[SegmentInfo]:
+        """Return the metadata of the segments of a side that existed before the batch, for one partition's share."""
+        last = self.batch - 1
+        runs = [*runs_before(last), Run(last, last)] if self.batch else []
+        return [
+            self._told(self._place(side, run, fragment))["info"]
+            for run in runs
+            for fragment in range(slot, self.cuts.at(run.last).fragments(side), slots)
+        ]
+
+    def store_head(
+        self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, following: Cut, **told: Any
+    ) -> SegmentInfo:
+        """Write the rows of the left side's first fragment, with the metadata for the next batch.
+
+        `following` is the partitioning of the next batch, which reads the values in `told` from its `head`.
+        """
+        cuts = self.cuts.followed(self.batch + 1, following).to_data()
+        return self.store(LEFT, 0, stored, rows, info, made_by=self._made_by, cuts=cuts, **told)
+
+    def store(
+        self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo, **told: Any
+    ) -> SegmentInfo:
+        """Write the rows of a fragment in this batch; return `info` with their bytes on disk."""
+        if (self._run, self.folder, side) not in _begun:
+            (self.folder / _CLAIMS).clear(but=self._run)
+            _begun[self._run, self.folder, side] = None
+        place = self._place(side, Run(self.batch, self.batch), fragment)
+        return write_segment(place, stored.schema, rows.to_batches(), lambda: info, **told)
+
+    def merge(self, side: int, stored: StoredSide, slot: int, slots: int, oldest: int) -> None:
+        """Write the compacted runs of a side that exist from this batch on, for one partition's share of fragments.
+
+        Rows that expired by `oldest` (µs) are left out.
+        """
+        for run in merged_before(self.batch):
+            cut = self.cuts.at(run.last)
+            for fragment in range(cut.fragments(side)):
+                if (fragment + side) % slots != slot:
+                    continue
+                lines = cut.lines(side, fragment)
+                sources = [source for part in run.parts for source in self.sources(side, part, lines)]
+                kept = _Kept(stored, sources, lines, oldest)
+                write_segment(self._place(side, run, fragment), stored.schema, kept.batches(), kept.info)
+
+    def sweep(self, side: int, retained: int) -> None:
+        """Remove the parts of runs compacted `retained` batches ago: a query is reset by at most as many batches."""
+        for run in merged_before(self.batch - retained):
+            fragments = range(self.cuts.at(run.last).fragments(side))
+            if all(self._exists(self._place(side, run, number)) for number in fragments):
+                for part in run.parts:
+                    self._folder(side, part).clear()
+
+    def claim(self, token: str) -> None:
+        """Check that no other operator of this run of the query uses the same state.
+
+        Raises
+        ------
+        StateError
+            Another operator uses it.
+        """
+        if (self.folder / _CLAIMS / self._run).claim(token) != token:
+            raise StateError(
+                f"two operators of a query have their state in {self.folder}, as they are alike: give one of them a"
+                " name of its own (name=…)"
+            )
+
+    def _folder(self, side: int, run: Run) -> Place:
+        return self.folder / self._sides[side] / str(run)
+
+    def _place(self, side: int, run: Run, fragment: int) -> Place:
+        return self._folder(side, run) / f"{fragment}.segment"
+
+    def _told(self, place: Place) -> dict[str, Any]:
+        """Read the metadata of a segment, cached per run of a query: the files of a finished batch do not change."""
+        found = _told.get((self._run, place))
+        if found is None:
+            found = _told[self._run, place] = read_told(place)
+        return found
+
+    def _exists(self, place: Place) -> bool:
+        return (self._run, place) in _told or place.exists()
+
+
+class _Kept:
+    """The rows of segments that belong to some buckets and have not expired."""
+
+    def __init__(self, stored: StoredSide, sources: list[Source], lines: range, oldest: int) -> None:
+        self._stored, self._sources, self._lines = stored, sources, lines
+        self._oldest = oldest
+        self._info = SegmentInfo()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        order = self._stored.order
+        sources = [source for source in self._sources if not is_over(source.info, self._oldest)]
+        keeps_all = self._stored.until is None and order is None
+        for source in sources:
+            if keeps_all and source.whole:
+                self._info += source.info
+                yield from rows_of_segment(source.place)
+        chosen = self._chosen([source for source in sources if not (keeps_all and source.whole)])
+        for batch in chosen if order is None else order.needed(chosen, self._oldest):
+            self._info += self._stored.info(batch)
+            yield batch
+
+    def info(self) -> SegmentInfo:
+        return self._info
+
+    def _chosen(self, sources: list[Source]) -> Iterator[pa.RecordBatch]:
+        for source in sources:
+            for batch in rows_of_segment(source.place):
+                yield self._fresh(of_lines(batch, self._stored.line, self._lines))
+
+    def _fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._stored.until is None:
+            return batch
+        fresh = microseconds(batch.column(self._stored.until), missing=(1 << 63) - 1) > self._oldest
+        return batch if fresh.all() else batch.filter(pa.array(fresh))
+
+
+def is_over(info: SegmentInfo, oldest: int) -> bool:
+    """Return whether all rows expired by a time, or there are no rows."""
+    return not info.rows or (info.until is not None and info.until <= oldest)
+
+
+def of_lines(batch: pa.RecordBatch, column: int, lines: range) -> pa.RecordBatch:
+    """Return the rows whose bucket, in this column, is in `lines`."""
+    found = np.asarray(batch.column(column))
+    inside = (found >= lines.start) & (found < lines.stop)
+    return batch if inside.all() else batch.filter(pa.array(inside))

@@ -1,1 +1,0 @@
-"""The public API for DataFrames: joins, scans and reports."""

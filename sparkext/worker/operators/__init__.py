@@ -1,1 +1,0 @@
-"""Operators transform row sets. Each operator has its own file (see `sparkext.worker.nodes`)."""

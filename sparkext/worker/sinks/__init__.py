@@ -1,1 +1,0 @@
-"""The sinks of pipelines. Each sink has its own file (see `sparkext.worker.nodes`)."""

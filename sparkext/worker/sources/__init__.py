@@ -1,1 +1,0 @@
-"""The sources of pipelines. Each source has its own file (see `sparkext.worker.nodes`)."""
