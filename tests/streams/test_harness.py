@@ -124,7 +124,7 @@ def test_an_error_is_described_by_its_causes_without_stacks_and_plans() -> None:
     error = RuntimeError(
         "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: it is full. SQLSTATE: XXKST\n"
         "  +- ~Project [a AS Error: b]\n"
-        '  File "/somewhere/sparkext/worker/ordered_slot.py", line 173, in _due\n'
+        '  File "/somewhere/sparkext/streaming/ordered/partition.py", line 173, in _due\n'
         ": org.apache.spark.SparkException: Exception thrown in awaitResult:\n"
         "\tat org.apache.spark.Error: x\n"
         "Caused by: java.io.IOException: no space left"

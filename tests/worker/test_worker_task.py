@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-import sparkext.worker
+import sparkext
 from sparkext.config import read_settings
 from sparkext.engine import worker_task
 from sparkext.engine.worker_task import MemoryShare, WorkerTask, _settle
@@ -89,9 +89,9 @@ def test_arrow_without_the_codec_of_spark_says_so() -> None:
 
 
 def test_every_task_runs_in_the_frame() -> None:
-    """No class in the modules of workers that Spark calls has a frame of its own."""
+    """No task class that Spark calls has a frame of its own."""
     found = set()
-    for module in pkgutil.iter_modules(sparkext.worker.__path__, "sparkext.worker."):
+    for module in pkgutil.walk_packages(sparkext.__path__, "sparkext."):
         if module.name.endswith("_task"):
             for kind in vars(importlib.import_module(module.name)).values():
                 if isinstance(kind, type) and kind.__module__ == module.name and kind.__name__.endswith("Task"):
