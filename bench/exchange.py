@@ -37,16 +37,16 @@ exchange.zipf, exchange.outer: the keys of both sides are drawn with probabiliti
 of all pairs and a twentieth of the rows. Spark's adaptive skew join is tried with its default settings, and with
 settings that split every partition of more than twice the median.
 exchange.costs: a quarter of these rows, with conditions that make pairs expensive. "planned" and "took" are the
-estimated and the measured seconds of all partitions (slots) together, in a first and in a second run. The second run is
+estimated and the measured seconds of all partitions together, in a first and in a second run. The second run is
 planned with the measured costs of the first. Spark evaluates conditions on texts above the join. These cases therefore
 have the same join, and only its very first run is planned with unit costs.
 Left out: starting Spark, compilation, generating data. Processor time is not shown, because other processes, the JVM
 and the workers, do the work."""
 
-_SLOTS = 16
+_PARTITIONS = 16
 _JOINS = (("orders", "l_orderkey", "o_orderkey"),)
 _NO_BROADCASTS = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
-_SETTINGS = {"spark.sql.shuffle.partitions": str(_SLOTS), **_NO_BROADCASTS}
+_SETTINGS = {"spark.sql.shuffle.partitions": str(_PARTITIONS), **_NO_BROADCASTS}
 _SPLIT = {
     "spark.sql.adaptive.skewJoin.skewedPartitionFactor": "2",
     "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes": "64k",
@@ -74,7 +74,7 @@ def cases() -> list[Case]:
     return [
         Case(
             "exchange.lineitem",
-            "lineitem with 14 columns, sent to 16 slots; an aggregate of each",
+            "lineitem with 14 columns, sent to 16 partitions; an aggregate of each",
             _run_sent,
             named=True,
         ),
@@ -92,7 +92,7 @@ def cases() -> list[Case]:
         Case("exchange.zipf", "Zipf keys on both sides; a count and sums", partial(_run_hot, "inner"), named=True),
         Case(
             "exchange.costs",
-            "what slots are planned to take, and take, as conditions make pairs dear",
+            "what partitions are planned to take, and take, as conditions make pairs dear",
             _run_costs,
             named=True,
         ),
@@ -136,7 +136,7 @@ def _run_sent(bench: Bench) -> None:
 
         sent = [
             contestant("sparkext, planned", joined("always"), ours=True),
-            contestant("Spark, REPARTITION hint", f"SELECT /*+ REPARTITION({_SLOTS}, l_orderkey) */ * FROM sent"),
+            contestant("Spark, REPARTITION hint", f"SELECT /*+ REPARTITION({_PARTITIONS}, l_orderkey) */ * FROM sent"),
         ]
         kept = [
             contestant("sparkext, not sent", joined("never"), floor=True),
@@ -188,16 +188,16 @@ def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], obje
 
     def run() -> object:
         answer = ours.run()
-        asked.append(_seconds_of(spark, "slots of partitioned joins"))
+        asked.append(_seconds_of(spark, "partitions of partitioned joins"))
         return answer
 
     timings = measure(bench, [replace(ours, run=run), *contestants[1:]])
     report(bench, timings, rows, cpu=False)
-    if timings and max(asked) > 0:  # the transform has no load balancer (foreman)
+    if timings and max(asked) > 0:  # the transform has no load balancer (balancer)
         median = timings[0].median
         seconds = float(np.median(asked))
-        bench.record(part="foreman", planning_seconds=asked)
-        print(f"the foreman: {seconds:.3f} s, {seconds / median:.1%} of what sparkext takes")
+        bench.record(part="balancer", planning_seconds=asked)
+        print(f"the balancer: {seconds:.3f} s, {seconds / median:.1%} of what sparkext takes")
 
 
 def _seconds_of(spark: SparkSession, described: str) -> float:
@@ -218,7 +218,7 @@ def _run_queries(bench: Bench) -> None:
     import sparkext
     from bench.spark_session import spark_session
 
-    settings = {"spark.sql.shuffle.partitions": str(_SLOTS), "spark.sparkext.debug.sessions": "true"}
+    settings = {"spark.sql.shuffle.partitions": str(_PARTITIONS), "spark.sparkext.debug.sessions": "true"}
     every_join = {"spark.sparkext.partitioned": "always", "spark.sparkext.debug.force": "true"}
     table = []
     with spark_session(bench.threads, sparkext.configure, **settings) as spark:
@@ -257,11 +257,11 @@ def _run_growth(bench: Bench) -> None:
             return rows, [contestant("sparkext, planned", hint, ours=True), contestant("Spark, default plan", "")]
 
         base = bench.sized(_GROWTH_ROWS)
-        grow(bench, {factor: partial(contestants, factor * base, _SLOTS) for factor in FACTORS}, "times the data")
+        grow(bench, {factor: partial(contestants, factor * base, _PARTITIONS) for factor in FACTORS}, "times the data")
         grow(
             bench,
-            {factor: partial(contestants, 2 * base, factor * _SLOTS) for factor in FACTORS},
-            f"times {_SLOTS} partitions",
+            {factor: partial(contestants, 2 * base, factor * _PARTITIONS) for factor in FACTORS},
+            f"times {_PARTITIONS} partitions",
         )
 
 
@@ -310,14 +310,14 @@ def _run_costs(bench: Bench) -> None:
                 joined = spark.sql(query.format(_HOT_HINT, condition))
                 if joined.collect() != expected:
                     raise WrongAnswerError(f"condition {name}, {run} run: not what Spark joins")
-                slots = sparkext.report(joined).slots
-                if slots is None:
+                partitions = sparkext.report(joined).partitions
+                if partitions is None:
                     raise WrongAnswerError(f"condition {name}: not partitioned")
-                planned, took = sum(slots.planned), sum(slots.took)
-                bench.record(part=name, run=run, slots=len(slots.planned), planned=planned, took=took)
-                told += [str(len(slots.planned)), f"{planned:.2f}", f"{took:.2f}"]
+                planned, took = sum(partitions.planned), sum(partitions.took)
+                bench.record(part=name, run=run, partitions=len(partitions.planned), planned=planned, took=took)
+                told += [str(len(partitions.planned)), f"{planned:.2f}", f"{took:.2f}"]
             table.append([name, *told])
-    print(text_table(["condition", *["slots", "planned, s", "took, s"] * 2], table))
+    print(text_table(["condition", *["partitions", "planned, s", "took, s"] * 2], table))
 
 
 def _zipf(bench: Bench, spark: SparkSession, folder: Path, probe_rows: int) -> None:

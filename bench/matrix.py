@@ -41,7 +41,7 @@ _SHOWN = (2_000_000, 4_000_000, 5_000_000, 6_000_000)
 _KEYS = 100_000
 _BATCH = 200_000
 _BYTES_A_ROW = 22
-"""Average over points and intervals, including the bucket index of a row (`line` in the code)."""
+"""Average over points and intervals, including the bucket index of a row."""
 _RATIOS = (1, 2, 4)
 
 

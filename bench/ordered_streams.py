@@ -29,17 +29,17 @@ Measured on one core: from sorted runs of int64, stored one after another, to al
 each value. numpy: a stable sort, which detects runs. Polars: merge_sorted of two runs at a time, with row numbers as a
 column. DuckDB: ORDER BY of a table of values and row numbers, on one thread."""
 
-NOTES_SLOTS = """\
+NOTES_PARTITIONS = """\
 Simulated: the planner of the P-SORT paper (plans/streams/psort.py). `ordered` uses another planner, order_table.py. It
 assigns hash buckets, and it splits devices in an additional first stage, only if this makes a batch shorter.
-The table shows rows per second relative to one slot, a partition of the stream. The sensors are as skewed as in the
-paper: the largest device has 17 % of all rows, and the paper states no other share. Each sensor is in one slot. Unit
-costs, measured here, in microseconds per row:
+The table shows rows per second relative to one partition of the stream. The sensors are as skewed as in the paper: the
+largest device has 17 % of all rows, and the paper states no other share. Each sensor is in one partition. Unit costs,
+measured here, in microseconds per row:
 {costs}.
-Total order: all results are merged in one slot, while the other slots process rows. Basic: no device is split.
-Optimised: devices that exceed the share of a slot are split, and their results are merged. None: no order. The function
-computes, in a Python loop, the difference between each reading and the one before it. The paper reports 6.1, 6.5, 13
-and 14 for 16 slots."""
+Total order: all results are merged in one partition, while the other partitions process rows. Basic: no device is
+split. Optimised: devices that exceed the share of a partition are split, and their results are merged. None: no order.
+The function computes, in a Python loop, the difference between each reading and the one before it. The paper reports
+6.1, 6.5, 13 and 14 for 16 partitions."""
 
 NOTES = """\
 Measured: batches of files, from reading them to a count, a sum and a check of the order of the output. Times are
@@ -59,7 +59,11 @@ def cases() -> list[Case]:
     return [
         Case("ordered_streams.merge", "sorted runs of 5 M words to one", _run_merge, scaled=False, threads=1),
         Case(
-            "ordered_streams.slots", "the planner of the P-SORT paper, simulated", _run_slots, scaled=False, threads=1
+            "ordered_streams.slots",
+            "the planner of the P-SORT paper, simulated",
+            _run_partitions,
+            scaled=False,
+            threads=1,
         ),
         Case("ordered_streams.alone", "ordering alone, one core", _run_alone, scaled=False, threads=1, named=True),
         Case("ordered_streams.skew", "one device with half of all rows", _run_skew, scaled=False, named=True),
@@ -141,14 +145,14 @@ def _summed(run: Callable[[], Any]) -> tuple[int, bool, bool]:
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds per row: to put it in order in a partition (`slot` in the code), to send it on, and to merge it."""
+    """Seconds per row: to put it in order in a partition, to send it on, and to merge it."""
 
     process: float
     send: float
     merge: float
 
 
-def _run_slots(bench: Bench) -> None:
+def _run_partitions(bench: Bench) -> None:
     alone = _costs(bench)
     _simulate(bench, "order alone", alone)
     _simulate(bench, "a function of each sensor", replace(alone, process=alone.process + _of_function(bench)))
@@ -157,23 +161,25 @@ def _run_slots(bench: Bench) -> None:
 def _simulate(bench: Bench, name: str, costs: Costs) -> None:
     members = like_the_papers()
     rows = []
-    for slots in (1, 2, 4, 8, 12, 16, 64, 256, 1000):
+    for partitions in (1, 2, 4, 8, 12, 16, 64, 256, 1000):
         plans = {
-            "total": _whole(members, slots),
-            "basic": basic(members, slots),
-            "optimised": optimised(members, slots),
+            "total": _whole(members, partitions),
+            "basic": basic(members, partitions),
+            "optimised": optimised(members, partitions),
         }
-        ratios = {name: speedup(members, plan, slots, costs) for name, plan in plans.items()}
-        ratios["none"] = 1 / max(shares(members, _spread(members, slots), slots))
+        ratios = {name: speedup(members, plan, partitions, costs) for name, plan in plans.items()}
+        ratios["none"] = 1 / max(shares(members, _spread(members, partitions), partitions))
         best = plans["optimised"]
         merged = sum(sum(members[key].values()) for key in best.merged) / _SENSORS
-        bench.record(part=f"{name}, {slots} slots", contestant="sparkext", **ratios, merged=merged)
-        largest = max(shares(members, best, slots))
-        rows.append((str(slots), *(f"{ratio:.1f}" for ratio in ratios.values()), f"{largest:.1%}", f"{merged:.0%}"))
+        bench.record(part=f"{name}, {partitions} slots", contestant="sparkext", **ratios, merged=merged)
+        largest = max(shares(members, best, partitions))
+        rows.append(
+            (str(partitions), *(f"{ratio:.1f}" for ratio in ratios.values()), f"{largest:.1%}", f"{merged:.0%}")
+        )
     print(f"{name}:")
-    print(text_table(("slots", "total", "basic", "optimised", "none", "largest share", "merged"), rows))
+    print(text_table(("partitions", "total", "basic", "optimised", "none", "largest share", "merged"), rows))
     told = f"{costs.process * 1e6:.3f} to process, {costs.send * 1e6:.3f} to send on, {costs.merge * 1e6:.3f} to merge"
-    print(NOTES_SLOTS.format(costs=told))
+    print(NOTES_PARTITIONS.format(costs=told))
 
 
 def like_the_papers() -> Members:
@@ -185,32 +191,34 @@ def like_the_papers() -> Members:
     return {device: dict.fromkeys(range(size), 1) for device, size in enumerate(sizes)}
 
 
-def _whole(members: Members, slots: int) -> Assignment:
+def _whole(members: Members, partitions: int) -> Assignment:
     """Assign sensors to any partitions, and merge all of them."""
-    return Assignment(_spread(members, slots).slots, frozenset(members))
+    return Assignment(_spread(members, partitions).partitions, frozenset(members))
 
 
-def _spread(members: Members, slots: int) -> Assignment:
+def _spread(members: Members, partitions: int) -> Assignment:
     """Assign each sensor to the least loaded partition."""
     one = {None: {(key, member): weight for key, own in members.items() for member, weight in own.items()}}
-    return Assignment({place: slot for (_, place), slot in optimised(one, slots).slots.items()}, frozenset())
+    return Assignment(
+        {place: partition for (_, place), partition in optimised(one, partitions).partitions.items()}, frozenset()
+    )
 
 
-def shares(members: Members, plan: Assignment, slots: int) -> list[float]:
+def shares(members: Members, plan: Assignment, partitions: int) -> list[float]:
     """Return the share of all rows that each partition processes."""
-    loads = [0.0] * slots
-    for (key, member), slot in plan.slots.items():
-        loads[slot] += members[key][member]
+    loads = [0.0] * partitions
+    for (key, member), partition in plan.partitions.items():
+        loads[partition] += members[key][member]
     return [load / sum(loads) for load in loads]
 
 
-def speedup(members: Members, plan: Assignment, slots: int, costs: Costs) -> float:
+def speedup(members: Members, plan: Assignment, partitions: int, costs: Costs) -> float:
     """Return the speedup over one partition, if merges run concurrently with other work."""
-    loads = [share * costs.process for share in shares(members, plan, slots)]
-    merged = {key: sum(members[key].values()) / _SENSORS for key in plan.merged} if slots > 1 else {}
-    for (key, member), slot in plan.slots.items():
+    loads = [share * costs.process for share in shares(members, plan, partitions)]
+    merged = {key: sum(members[key].values()) / _SENSORS for key in plan.merged} if partitions > 1 else {}
+    for (key, member), partition in plan.partitions.items():
         if key in merged:
-            loads[slot] += members[key][member] / _SENSORS * costs.send
+            loads[partition] += members[key][member] / _SENSORS * costs.send
     if merged.keys() == members.keys():  # a total order is merged in one partition
         loads.append(costs.merge)
     else:
@@ -223,7 +231,7 @@ def _costs(bench: Bench) -> Costs:
     """Measure the costs on rows of this benchmark, on one core."""
     from sparkext.kernels.runtime.jit import frozen
     from sparkext.rows.time_order import TimeOrder
-    from sparkext.shuffle.blocks import cell_of, rows_of
+    from sparkext.shuffle.blocks import block_of, rows_of
     from sparkext.streaming.ordered.partition import InOrder
 
     total = bench.sized(1_000_000)
@@ -234,19 +242,19 @@ def _costs(bench: Bench) -> Costs:
         return [*InOrder(table, order.order(table)).pieces(table.num_columns)]
 
     in_order = process()
-    cells = [cell_of(batch) for batch in in_order]
+    blocks = [block_of(batch) for batch in in_order]
 
     def send() -> None:
         for batch in in_order:
-            cell_of(batch)
+            block_of(batch)
 
     halves = [pa.Table.from_batches(in_order).take(np.arange(start, total, 4)) for start in range(4)]
     starts = frozen(np.cumsum([0, *(half.num_rows for half in halves)]))
     runs = pa.concat_tables(halves).combine_chunks()
 
     def merge() -> None:
-        for cell in cells:
-            for _ in rows_of(cell):
+        for block in blocks:
+            for _ in rows_of(block):
                 pass
         for _ in InOrder(runs, order.order(runs, starts)).pieces(runs.num_columns):
             pass
@@ -254,9 +262,9 @@ def _costs(bench: Bench) -> Costs:
     def seconds(run: Callable[[], object]) -> float:
         return _seconds(run) / total
 
-    # Before a row is put in order, it is read from its block (`cell`).
+    # Before a row is put in order, it is read from its block.
     return Costs(
-        seconds(process) + seconds(lambda: [[*rows_of(cell)] for cell in cells]), seconds(send), seconds(merge)
+        seconds(process) + seconds(lambda: [[*rows_of(block)] for block in blocks]), seconds(send), seconds(merge)
     )
 
 
@@ -392,9 +400,9 @@ def ordered_alone(spark: SparkSession, folder: Path, **options: Any) -> Played:
     return _checked(_play(spark, out), folder, waits=True)
 
 
-def _sorted(spark: SparkSession, folder: Path, slots: int) -> Played:
+def _sorted(spark: SparkSession, folder: Path, partitions: int) -> Played:
     def each(frame: DataFrame) -> DataFrame:
-        return frame.repartition(slots, "device").sortWithinPartitions("ts")
+        return frame.repartition(partitions, "device").sortWithinPartitions("ts")
 
     return _checked(_play(spark, _stream(spark, folder), each), folder, waits=False)
 

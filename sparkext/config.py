@@ -30,7 +30,7 @@ PartitionedName = Literal["auto", "always", "never"]
 StagesName = Literal["waves", "pipelined"]
 GroupsName = Literal["auto", "parts", "whole"]
 
-SlotsName = Literal["planned", "hash", "random"]
+PartitionsName = Literal["planned", "hash", "random"]
 
 _BYTE_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _BYTE_SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])b?|b)?", re.IGNORECASE | re.ASCII)
@@ -209,9 +209,9 @@ PARTITIONED = ConfigKey(
     type=TEXT,
     unit="",
     default="auto",
-    doc="Whether both sides of a join are sent to slots, so that no node holds all of the build side:"
-    " `auto` (where that is larger than `spark.sparkext.buildSide.maxBytes`, and full outer joins that the extension"
-    " plans), `always` or `never`. As-of joins cannot be.",
+    doc="Whether both sides of a join are sent to partitions, so that no node holds all of the build side: `auto` (if"
+    " the build side is larger than `spark.sparkext.buildSide.maxBytes`, and for full outer joins that the extension"
+    " plans), `always` or `never`. As-of joins cannot be partitioned.",
     expected="one of auto, always, never",
     choices=get_args(PartitionedName),
 )
@@ -221,9 +221,10 @@ PARTITIONED_STAGES = ConfigKey(
     type=TEXT,
     unit="",
     default="waves",
-    doc="When the slots of a partitioned join run: `waves` (when all rows of both sides are sent, dealt out by what is"
-    " known of all of them), or `pipelined` (while the rows of the probe side are sent, which never lie on disk then;"
-    " lines are moved meanwhile). The latter works on Spark 4.3, where no other shuffle belongs to the same job.",
+    doc="When the partitions of a partitioned join run: `waves` (after all rows of both sides are sent; buckets are"
+    " assigned to partitions by the sizes of all buckets), or `pipelined` (while the rows of the probe side are sent,"
+    " which are never stored on disk; buckets move meanwhile). `pipelined` needs Spark 4.3, and a job without other"
+    " shuffles.",
     expected="one of waves, pipelined",
     choices=get_args(StagesName),
 )
@@ -233,8 +234,8 @@ STREAMS_UNIT_MAX_BYTES = ConfigKey(
     type=BYTE_SIZE,
     unit="bytes",
     default=4 << 30,
-    doc="What a unit of a join of streams without an equality holds of both sides at most, in Arrow's form: they are"
-    " cut into as many fragments as that takes, and into as few.",
+    doc="Maximum size of the rows of both sides in one unit of a join of streams without an equality, as Arrow"
+    " batches: the sides are divided into as few fragments as possible.",
     expected="a byte size of at least 1, such as 512m or 4g",
     least=1,
 )
@@ -244,8 +245,8 @@ SCAN_FUSED = ConfigKey(
     type=BOOLEAN,
     unit="",
     default=True,
-    doc="Whether workers of the session extension read Parquet files themselves where they can read them as Spark"
-    " does; EXPLAIN says where they cannot, and why.",
+    doc="Whether workers of the session extension read Parquet files themselves if they read the same rows as Spark;"
+    " EXPLAIN shows the reason if they do not.",
     expected="true or false",
 )
 INDEX_CACHE_MAX_BYTES = ConfigKey(
@@ -396,16 +397,16 @@ DEBUG_GROUPS = ConfigKey(
     choices=get_args(GroupsName),
     of_application=True,
 )
-DEBUG_SLOTS = ConfigKey(
-    name=PREFIX + "debug.slots",
-    attribute="debug_slots",
+DEBUG_PARTITIONS = ConfigKey(
+    name=PREFIX + "debug.partitions",
+    attribute="debug_partitions",
     type=TEXT,
     unit="",
     default="planned",
-    doc="Which slots the lines of a partitioned join go to: `planned` (by the foreman), `hash` (by their hash alone) or"
-    " `random` (any, many of them split). Only for tests and measurements.",
+    doc="How the buckets of a partitioned join are assigned to partitions: `planned` (by the load balancer), `hash` (by"
+    " their hash alone) or `random` (many of them split). Only for tests and measurements.",
     expected="one of planned, hash, random",
-    choices=get_args(SlotsName),
+    choices=get_args(PartitionsName),
     of_application=True,
 )
 DEBUG_HASH_MASK = ConfigKey(
@@ -479,7 +480,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     DEBUG_FORCE,
     DEBUG_JOIN_ORDER,
     DEBUG_GROUPS,
-    DEBUG_SLOTS,
+    DEBUG_PARTITIONS,
     DEBUG_HASH_MASK,
 )
 """All keys, in the order of the documentation's table."""
@@ -513,7 +514,7 @@ class Settings:
     debug_force: bool
     debug_join_order: JoinOrderName
     debug_groups: GroupsName
-    debug_slots: SlotsName
+    debug_partitions: PartitionsName
     debug_hash_mask: int
 
 

@@ -79,7 +79,7 @@ class BuildFileError(SparkExtError):
     """A published build side or an index file is truncated, damaged or of another version."""
 
 
-class CellError(SparkExtError):
+class BlockError(SparkExtError):
     """Rows from another task are damaged or missing. The session extension reruns the task that sent them."""
 
 

@@ -65,7 +65,7 @@ def test_defaults() -> None:
         debug_force=False,
         debug_join_order="measured",
         debug_groups="auto",
-        debug_slots="planned",
+        debug_partitions="planned",
         debug_hash_mask=0xFFFF_FFFF_FFFF_FFFF,
     )
 

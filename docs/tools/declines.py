@@ -341,8 +341,8 @@ GROUPS = (
     Group(
         "Slots that run in waves",
         (
-            "A slot is a partition of a join. If `spark.sparkext.partitioned.stages` is `pipelined`, a partitioned join"
-            " still runs in waves for these reasons. `EXPLAIN` shows `slots=in waves (<reason>)` at the pipeline."
+            "If `spark.sparkext.partitioned.stages` is `pipelined`, a partitioned join still runs in waves for these"
+            " reasons. `EXPLAIN` shows `partitions=in waves (<reason>)` at the pipeline."
         ),
         {
             "Spark … has no pipelined shuffle": "Use Spark 4.3 or later.",
@@ -351,20 +351,19 @@ GROUPS = (
                 " the other type, and so may operators below its probe side. Write the rows of the join first."
             ),
             "a limit asks for some partitions only": (
-                "All slots of a join have to run at the same time, and a limit may read some of them only. Write the"
+                "All partitions of a join have to run at the same time, and a limit may read some of them only. Write the"
                 " rows of the join first."
             ),
             "several joins are partitioned": (
                 "A job has one pipelined shuffle at most: the tasks of a second one would wait for cores. Write the"
                 " rows of one join first."
             ),
-            "units of a join matrix have no lines": (
-                "A join without an equality has no buckets (lines) that could move: each pair of parts has its own"
-                " unit."
+            "units of a join matrix have no buckets": (
+                "A join without an equality has no buckets that could move: each pair of parts has its own unit."
             ),
-            "rows of one key have to come out of one slot": (
+            "rows of one key have to come out of one partition": (
                 "The rows of the join are grouped by its key without another shuffle, so all rows of a key have to be"
-                " in one slot."
+                " in one partition."
             ),
             "a full outer join emits build rows when all others have come": (
                 "While buckets move, it is unknown which build rows have no match."
@@ -624,13 +623,13 @@ GROUPS = (
                 " disks; if they are in order, please report it."
             ),
             "build rows are lost, run the query again: …": (
-                "An executor with rows of a build side was lost while the probe side streamed to slots. Run the query"
+                "An executor with rows of a build side was lost while the probe side streamed to partitions. Run the query"
                 " again. With `spark.sparkext.partitioned.stages` set to `waves`, Spark itself would run the tasks"
                 " again that wrote these rows."
             ),
-            "… of … slots of a join run, which all have to: something asks for some of its partitions only. Set"
+            "… of … partitions of a join run, which all have to: something asks for some of its partitions only. Set"
             " spark.sparkext.partitioned.stages to waves for it": (
-                "While the probe side streams to slots, all of them have to run at the same time. `toLocalIterator`, or"
+                "While the probe side streams to partitions, all of them have to run at the same time. `toLocalIterator`, or"
                 " `take` of an RDD, reads only some of them. Read the whole result with one action, or set the option."
             ),
             "workers cannot evaluate what Spark evaluates to …: …": "A bug in sparkext: please report it.",
@@ -640,7 +639,7 @@ GROUPS = (
 )
 
 OTHER_TEXTS = {
-    "BroughtBlocks.scala": {"no block of a shuffle: …: …", "no segment of a file: …"},
+    "FetchedBlocks.scala": {"no block of a shuffle: …: …", "no segment of a file: …"},
     "Exchange.scala": {
         "… …",
         "… … of ……",
@@ -689,12 +688,12 @@ OTHER_TEXTS = {
         "in waves (…)",
         "Join …: …",
     },
-    "PipelineInputs.scala": {"sent to slots", "… from Spark (…)", "build side", "workers make the rows"},
+    "PipelineInputs.scala": {"sent to partitions", "… from Spark (…)", "build side", "workers make the rows"},
     "PipelinedJoinExec.scala": {
         "build side of the join on …",
         "build side of the partitioned join on …",
         "probe side of partitioned joins",
-        "slots of partitioned joins",
+        "partitions of partitioned joins",
         "rows that workers make",
         "fell back to Spark's own joins: …",
         "Spark's own joins run instead of a pipelined one: …. …",
@@ -706,7 +705,7 @@ OTHER_TEXTS = {
     "WholeGroupsExec.scala": {"… ……"},
     "RowInPlace.scala": {"rows of a batch do not change", "there are no more rows"},
     "PythonBatches.scala": {
-        "CellError: cells at bytes (\\d+) to \\d+ of ['\"](.*)['\"] cannot be read: (.*)",
+        "BlockError: blocks at bytes (\\d+) to \\d+ of ['\"](.*)['\"] cannot be read: (.*)",
         "FileReadError: cannot read ['\"](.*)['\"]: (no such file)?",
         r"ConditionError: ((?:build side \d+: )*)(.*) (?:fails on (\{.*\})|overflows in a group)",
         r"the condition of join (\d+)",

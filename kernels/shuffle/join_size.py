@@ -1,4 +1,4 @@
-"""Estimates the number of pairs of equal keys per bucket (`line` in the code), from a sketch of each side.
+"""Estimates the number of pairs of equal keys per bucket, from a sketch of each side.
 
     key ──▶ hash ──▶ bucket, one of `WIDTH` counters of that bucket, +1 or -1
 
@@ -25,25 +25,25 @@ _COUNTER_BIT = np.uint64(44)
 _SIGN_BIT = np.uint64(43)
 
 
-def add_to_sketch(hashes: Int64Array, lines: Int32Array, sketch: Int64Array) -> None:
-    """Add keys to `sketch` (int64[lines * WIDTH]), given their hashes and buckets (both [n]).
+def add_to_sketch(hashes: Int64Array, buckets: Int32Array, sketch: Int64Array) -> None:
+    """Add keys to `sketch` (int64[buckets * WIDTH]), given their hashes and buckets (both [n]).
 
     Rows without a bucket do not count.
     """
-    _add(hashes, lines, sketch)
+    _add(hashes, buckets, sketch)
 
 
 @kernel
-def _add(hashes: Int64Array, lines: Int32Array, sketch: Int64Array) -> None:
-    for i in range(lines.size):
-        if lines[i] >= 0:
+def _add(hashes: Int64Array, buckets: Int32Array, sketch: Int64Array) -> None:
+    for i in range(buckets.size):
+        if buckets[i] >= 0:
             h = np.uint64(hashes[i])
             counter = np.int64((h >> _COUNTER_BIT) & np.uint64(WIDTH - 1))
             sign = np.int64((h >> _SIGN_BIT) & np.uint64(1))
-            sketch[np.int64(lines[i]) * WIDTH + counter] += 1 - 2 * sign
+            sketch[np.int64(buckets[i]) * WIDTH + counter] += 1 - 2 * sign
 
 
 def pairs_of(probe: Int64Array, build: Int64Array) -> Int64Array:
-    """Return the estimated pairs of each bucket, int64[lines], from the sketches of both sides."""
+    """Return the estimated pairs of each bucket, int64[buckets], from the sketches of both sides."""
     products = probe.astype(np.float64) * build
     return np.maximum(products.reshape(-1, WIDTH).sum(axis=1), 0.0).astype(np.int64)

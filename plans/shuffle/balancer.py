@@ -1,8 +1,8 @@
 """The load balancer: evens out the partitions of a partitioned join while it runs, by the cost of each bucket.
 
 Source: Yasui, Tamura, Oguchi and Kitsuregawa, dynamic load balancing in a parallel DBMS (`docs/papers.md` 5). The paper
-calls the load balancer foreman and a bucket hash line (`Foreman` and `line` in the code); a partition is a `slot`. The
-load of a partition, or of a bucket, over the last interval is
+calls the load balancer foreman and a bucket hash line. The load of a partition, or of a bucket, over the last interval
+is
 
     L = N_recv · T_recv + N_comp · T_comp + N_send · T_send
 
@@ -46,7 +46,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Foreman:
+class Balancer:
     """Plans tables for one stage, if its skew is above `threshold` (α).
 
     `may_split`: whether a bucket may be in several partitions. It may not if one partition has to emit all rows of a
@@ -54,10 +54,10 @@ class Foreman:
     """
 
     threshold: float
-    may_split: Callable[[int], bool] = lambda line: True
+    may_split: Callable[[int], bool] = lambda bucket: True
 
     def plan(
-        self, table: RoutingTable, loads: Sequence[float], line_loads: Callable[[int], Mapping[int, float]]
+        self, table: RoutingTable, loads: Sequence[float], bucket_loads: Callable[[int], Mapping[int, float]]
     ) -> RoutingTable:
         """Return the next table: the current one, unless its partitions are skewed and buckets can be moved.
 
@@ -65,10 +65,10 @@ class Foreman:
         ----------
         loads
             The load of each partition, in seconds.
-        line_loads
+        bucket_loads
             Returns the loads of a partition's buckets, without buckets of no load; called for loaded partitions only.
         """
-        return table if skew(loads) <= self.threshold else _Plan(table, loads, line_loads, self).table()
+        return table if skew(loads) <= self.threshold else _Plan(table, loads, bucket_loads, self).table()
 
 
 def skew(loads: Sequence[float]) -> float:
@@ -85,12 +85,12 @@ _PASSES = 4
 class _Piece:
     """A load of a bucket to move to another partition.
 
-    `slot`: the partition that the bucket leaves, or -1 if a share of the bucket stays there.
+    `partition`: the partition that the bucket leaves, or -1 if a share of the bucket stays there.
     """
 
     load: float
-    line: int
-    slot: int
+    bucket: int
+    partition: int
 
 
 class _Plan:
@@ -100,79 +100,83 @@ class _Plan:
         self,
         table: RoutingTable,
         loads: Sequence[float],
-        line_loads: Callable[[int], Mapping[int, float]],
-        foreman: Foreman,
+        bucket_loads: Callable[[int], Mapping[int, float]],
+        balancer: Balancer,
     ) -> None:
-        self._table, self._line_loads, self._foreman = table, line_loads, foreman
+        self._table, self._bucket_loads, self._balancer = table, bucket_loads, balancer
         self._loads = list(loads)
         self._mean = sum(loads) / len(loads)
-        self._too_much = self._mean * (1 + foreman.threshold / 2)
-        self._slots: dict[int, set[int]] = {}
-        self._lines: dict[int, dict[int, float]] = {}
+        self._too_much = self._mean * (1 + balancer.threshold / 2)
+        self._partitions: dict[int, set[int]] = {}
+        self._buckets: dict[int, dict[int, float]] = {}
         self._arrived: dict[int, dict[int, float]] = defaultdict(dict)
 
     def table(self) -> RoutingTable:
         """Move buckets from partitions above the mean to the lightest, until the skew is low or no bucket can move."""
         for _ in range(_PASSES):
-            loaded = [slot for slot, load in enumerate(self._loads) if load > self._mean]
-            leaving = [piece for slot in loaded for piece in self._relieve(slot)]
+            loaded = [partition for partition, load in enumerate(self._loads) if load > self._mean]
+            leaving = [piece for partition in loaded for piece in self._relieve(partition)]
             self._settle(leaving)
-            if not leaving or skew(self._loads) <= self._foreman.threshold / 2:
+            if not leaving or skew(self._loads) <= self._balancer.threshold / 2:
                 break
-        changes = {line: tuple(sorted(slots)) for line, slots in self._slots.items()}
-        changes = {line: slots for line, slots in changes.items() if slots != self._table.slots_of(line)}
+        changes = {bucket: tuple(sorted(partitions)) for bucket, partitions in self._partitions.items()}
+        changes = {
+            bucket: partitions
+            for bucket, partitions in changes.items()
+            if partitions != self._table.partitions_of(bucket)
+        }
         return self._table.followed(changes) if changes else self._table
 
-    def _relieve(self, slot: int) -> list[_Piece]:
+    def _relieve(self, partition: int) -> list[_Piece]:
         """Split or remove buckets of a partition, the hottest first, so that few move; return the pieces to move.
 
         A bucket is removed only if the remaining load is at least the mean. If this load is still too high in the end,
         the lightest bucket is removed, too.
         """
-        lines = self._lines_in(slot)
+        buckets = self._buckets_in(partition)
         leaving: list[_Piece] = []
-        for line in sorted(lines, key=lambda line: (-lines[line], line)):
-            if lines[line] > self._too_much and self._foreman.may_split(line):
-                leaving += self._split(slot, line)
-            elif lines[line] <= self._loads[slot] - self._mean:
-                leaving.append(self._left(slot, line))
-        if self._loads[slot] > self._too_much and len(lines) > 1:
-            leaving.append(self._left(slot, min(lines, key=lambda line: (lines[line], line))))
+        for bucket in sorted(buckets, key=lambda bucket: (-buckets[bucket], bucket)):
+            if buckets[bucket] > self._too_much and self._balancer.may_split(bucket):
+                leaving += self._split(partition, bucket)
+            elif buckets[bucket] <= self._loads[partition] - self._mean:
+                leaving.append(self._left(partition, bucket))
+        if self._loads[partition] > self._too_much and len(buckets) > 1:
+            leaving.append(self._left(partition, min(buckets, key=lambda bucket: (buckets[bucket], bucket))))
         return leaving
 
-    def _lines_in(self, slot: int) -> dict[int, float]:
-        if slot not in self._lines:
-            self._lines[slot] = dict(self._line_loads(slot))
-        self._lines[slot].update(self._arrived.pop(slot, {}))
-        return self._lines[slot]
+    def _buckets_in(self, partition: int) -> dict[int, float]:
+        if partition not in self._buckets:
+            self._buckets[partition] = dict(self._bucket_loads(partition))
+        self._buckets[partition].update(self._arrived.pop(partition, {}))
+        return self._buckets[partition]
 
-    def _split(self, slot: int, line: int) -> list[_Piece]:
+    def _split(self, partition: int, bucket: int) -> list[_Piece]:
         """Leave one share of a bucket in its partition; return the others, for partitions without the bucket."""
-        load = self._lines[slot][line]
-        shares = min(math.ceil(load / self._mean), self._table.slots)
-        self._lines[slot][line] = load / shares
-        self._loads[slot] -= load - load / shares
-        return [_Piece(load / shares, line, -1)] * (shares - 1)
+        load = self._buckets[partition][bucket]
+        shares = min(math.ceil(load / self._mean), self._table.partitions)
+        self._buckets[partition][bucket] = load / shares
+        self._loads[partition] -= load - load / shares
+        return [_Piece(load / shares, bucket, -1)] * (shares - 1)
 
-    def _left(self, slot: int, line: int) -> _Piece:
-        load = self._lines[slot].pop(line)
-        self._loads[slot] -= load
-        return _Piece(load, line, slot)
+    def _left(self, partition: int, bucket: int) -> _Piece:
+        load = self._buckets[partition].pop(bucket)
+        self._loads[partition] -= load
+        return _Piece(load, bucket, partition)
 
     def _settle(self, leaving: list[_Piece]) -> None:
         """Assign each piece to the lightest partition that does not have its bucket, the most costly piece first."""
-        lightest = [(load, slot) for slot, load in enumerate(self._loads)]
+        lightest = [(load, partition) for partition, load in enumerate(self._loads)]
         heapq.heapify(lightest)
         for piece in sorted(leaving, reverse=True):
-            slots = self._slots.setdefault(piece.line, {*self._table.slots_of(piece.line)})
-            slots.discard(piece.slot)
+            partitions = self._partitions.setdefault(piece.bucket, {*self._table.partitions_of(piece.bucket)})
+            partitions.discard(piece.partition)
             passed = []
-            while lightest and lightest[0][1] in slots:
+            while lightest and lightest[0][1] in partitions:
                 passed.append(heapq.heappop(lightest))
             if lightest:
-                load, slot = heapq.heapreplace(lightest, (lightest[0][0] + piece.load, lightest[0][1]))
-                self._loads[slot] = load + piece.load
-                self._arrived[slot][piece.line] = piece.load
-                slots.add(slot)
+                load, partition = heapq.heapreplace(lightest, (lightest[0][0] + piece.load, lightest[0][1]))
+                self._loads[partition] = load + piece.load
+                self._arrived[partition][piece.bucket] = piece.load
+                partitions.add(partition)
             for entry in passed:
                 heapq.heappush(lightest, entry)

@@ -1,12 +1,10 @@
 """The cost of each bucket of a partitioned join, by unit costs or by the measured seconds of an earlier run.
 
-A bucket is a `line` in the code.
-
     L = N_recv · T_recv + N_comp · T_comp + N_send · T_send
 
 is the load balancer's formula (`docs/papers.md` 5). The cost of a pair depends on the join: a condition in addition to
-the key, or the expressions over its result, may cost fifty times as much as the join itself. So partitions (`slots`)
-report their seconds, and the next plan of such a join uses the measured unit costs.
+the key, or the expressions over its result, may cost fifty times as much as the join itself. So partitions report their
+seconds, and the next plan of such a join uses the measured unit costs.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ SECONDS_PER_ROW_OF_SEVERAL = 22e-9
 """Seconds to index a build row, and to emit a probe row with several matches, whose columns have to be repeated."""
 
 SECONDS_PER_BYTE = 0.8e-9
-SECONDS_PER_CELL = 70e-6
-"""Seconds to read received rows: per byte in memory, and per block (`cell` in the code). There is at least one block
+SECONDS_PER_BLOCK = 70e-6
+"""Seconds to read received rows: per byte in memory, and per block. There is at least one block
 per bucket and map task.
 
 Measured together: joins of 4 M rows with 1, 2, 4 and 16 matches each, of Zipf keys, of lineitem and orders with four
@@ -44,7 +42,7 @@ _LEAST_SCALE = 0.05
 
 
 @dataclass(frozen=True)
-class LineCounts:
+class BucketCounts:
     """Counts of one bucket, as map tasks reported them: rows of both sides, pairs of equal keys, bytes, and blocks."""
 
     probe_rows: int
@@ -52,17 +50,17 @@ class LineCounts:
     pairs: int
     probe_bytes: int
     build_bytes: int
-    cells: int
+    blocks: int
 
     @property
     def received(self) -> float:
         """The seconds to receive its rows, by the unit costs."""
         return self.received_by(1)
 
-    def received_by(self, slots: int) -> float:
-        """Return the seconds of one of `slots` partitions that share the probe rows. Each receives all build rows."""
+    def received_by(self, partitions: int) -> float:
+        """Return the seconds of one of the partitions that share the probe rows. Each receives all build rows."""
         build = self.build_rows * SECONDS_PER_BUILD_ROW + self.build_bytes * SECONDS_PER_BYTE
-        return self.probe_received / slots + build + self.cells * SECONDS_PER_CELL
+        return self.probe_received / partitions + build + self.blocks * SECONDS_PER_BLOCK
 
     @property
     def probe_received(self) -> float:
@@ -77,7 +75,7 @@ class LineCounts:
 
 
 class Ran(NamedTuple):
-    """The work of a partition that has run, by the unit costs as in `LineCounts`, and the measured seconds (`took`)."""
+    """The work of a partition that has run, by the unit costs of `BucketCounts`, and the measured seconds (`took`)."""
 
     received: float
     met: float
@@ -91,32 +89,32 @@ class Scale:
     received: float = 1.0
     met: float = 1.0
 
-    def load(self, counts: LineCounts) -> float:
+    def load(self, counts: BucketCounts) -> float:
         """Return the seconds to join a bucket."""
         return self.received * counts.received + self.met * counts.met
 
-    def mostly_pairs(self, counts: LineCounts) -> bool:
+    def mostly_pairs(self, counts: BucketCounts) -> bool:
         """Whether a bucket's pairs cost more than receiving its probe rows."""
         return self.met * counts.met > self.received * counts.probe_received
 
     @classmethod
-    def measured(cls, slots: Iterable[Ran]) -> Scale:
+    def measured(cls, partitions: Iterable[Ran]) -> Scale:
         """Return the least-squares fit to the measured seconds of all partitions; 1 if there is too little work.
 
         If all partitions have the same mixture of rows and pairs, the difference from the unit costs is attributed
         mainly to pairs.
         """
-        ran = [*slots]
-        if sum(slot.took for slot in ran) < _LEAST_MEASURED:
+        ran = [*partitions]
+        if sum(partition.took for partition in ran) < _LEAST_MEASURED:
             return cls()
-        wrong = [slot.took - slot.received - slot.met for slot in ran]
-        received = sum(slot.received**2 for slot in ran)
-        met = sum(slot.met**2 for slot in ran)
-        both = sum(slot.received * slot.met for slot in ran)
+        wrong = [partition.took - partition.received - partition.met for partition in ran]
+        received = sum(partition.received**2 for partition in ran)
+        met = sum(partition.met**2 for partition in ran)
+        both = sum(partition.received * partition.met for partition in ran)
         if received + met == 0:
             return cls()
-        by_received = sum(slot.received * error for slot, error in zip(ran, wrong, strict=True))
-        by_met = sum(slot.met * error for slot, error in zip(ran, wrong, strict=True))
+        by_received = sum(partition.received * error for partition, error in zip(ran, wrong, strict=True))
+        by_met = sum(partition.met * error for partition, error in zip(ran, wrong, strict=True))
         prior = _PRIOR * (received + met)
         received, met = received * (1 + _PRIOR_RECEIVED) + prior, met + prior
         determinant = received * met - both**2

@@ -1,15 +1,15 @@
 """Load table of a stage whose rows stream through it: the load balancer decides by it (`docs/papers.md` 5).
 
-The load table is a `Board` in the code.
+The load table is a `LoadTable` in the code.
 
     tasks that route rows ──rows per bucket──▶ load table ◀──rows and seconds per bucket── partitions
               ▲                                    │
               └───────── routing table ────────────┤
                                                    ◀──proposal── the task that finds an interval expired
 
-All tasks that route rows share one load table, and any of them may act as the load balancer (`Foreman` in the code): it
+All tasks that route rows share one load table, and any of them may act as the load balancer: it
 judges an interval, and proposes the routing table of the next. The first of several proposals for one interval is
-accepted, so there is one sequence of routing tables. A partition (`slot`) fetches the build rows of a bucket (`line`)
+accepted, so there is one sequence of routing tables. A partition fetches the build rows of a bucket
 when the first probe rows of the bucket arrive. Build rows do not change, so tasks may route by different tables, as
 long as each probe row goes to one partition.
 """
@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkext.plans.shuffle.balancer import Foreman
-from sparkext.plans.shuffle.routing import RoutingTable, Slots
+from sparkext.plans.shuffle.balancer import Balancer
+from sparkext.plans.shuffle.routing import Partitions, RoutingTable
 
 INTERVAL_SECONDS = 0.5
 """The time over which loads are collected before they are judged."""
@@ -46,13 +46,13 @@ class Told:
     rows: dict[int, int] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
 
-    def count(self, line: int, rows: int) -> None:
+    def count(self, bucket: int, rows: int) -> None:
         """Count more rows of a bucket."""
-        self.rows[line] = self.rows.get(line, 0) + rows
+        self.rows[bucket] = self.rows.get(bucket, 0) + rows
 
-    def spend(self, line: int, seconds: float) -> None:
+    def spend(self, bucket: int, seconds: float) -> None:
         """Count more seconds for a bucket."""
-        self.seconds[line] = self.seconds.get(line, 0.0) + seconds
+        self.seconds[bucket] = self.seconds.get(bucket, 0.0) + seconds
 
     def to_json(self) -> str:
         """Serialise; `from_data` reads it back."""
@@ -61,7 +61,7 @@ class Told:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Told:
         """Read what `to_json` wrote."""
-        return cls(by_line(data["rows"]), by_line(data["seconds"]))
+        return cls(by_bucket(data["rows"]), by_bucket(data["seconds"]))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Interval:
     """
 
     number: int = 0
-    moved: Mapping[int, Slots] = field(default_factory=dict)
+    moved: Mapping[int, Partitions] = field(default_factory=dict)
     routed: Mapping[int, int] = field(default_factory=dict)
     judged: tuple[float, ...] = ()
     costs: Mapping[int, float] = field(default_factory=dict)
@@ -87,19 +87,19 @@ class Interval:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Interval:
         """Read what `to_json` wrote."""
-        moved = {line: tuple(slots) for line, slots in by_line(data["moved"]).items()}
+        moved = {bucket: tuple(partitions) for bucket, partitions in by_bucket(data["moved"]).items()}
         return cls(
             data["number"],
             moved,
-            by_line(data["routed"]),
+            by_bucket(data["routed"]),
             tuple(data["judged"]),
-            by_line(data["costs"]),
+            by_bucket(data["costs"]),
             tuple(data["done"]),
         )
 
 
 @dataclass(frozen=True)
-class Board:
+class LoadTable:
     """The current interval, its `seconds` so far, and the stage's reports of `routed` and `joined` rows."""
 
     interval: Interval
@@ -108,11 +108,11 @@ class Board:
     joined: Told = field(default_factory=Told)
 
     @classmethod
-    def from_json(cls, text: str) -> Board:
+    def from_json(cls, text: str) -> LoadTable:
         """Read a load table from the JSON that the driver writes."""
         data = json.loads(text)
         interval = Interval.from_data(data["interval"]) if data["interval"] else Interval()
-        return cls(interval, data["seconds"], Told.from_data(data["routes"]), Told.from_data(data["slots"]))
+        return cls(interval, data["seconds"], Told.from_data(data["routes"]), Told.from_data(data["partitions"]))
 
     @property
     def is_over(self) -> bool:
@@ -131,52 +131,58 @@ class Board:
         mean = sum(seconds.values()) / max(1, sum(rows.values()))
         before = self.interval.routed
         return {
-            line: (routed - before.get(line, 0)) * (seconds.get(line, 0.0) / rows[line] if rows.get(line) else mean)
-            for line, routed in self.routed.rows.items()
+            bucket: (routed - before.get(bucket, 0))
+            * (seconds.get(bucket, 0.0) / rows[bucket] if rows.get(bucket) else mean)
+            for bucket, routed in self.routed.rows.items()
         }
 
 
-def by_line(data: Mapping[str, Any]) -> dict[int, Any]:
+def by_bucket(data: Mapping[str, Any]) -> dict[int, Any]:
     """Return a mapping read from JSON, with its keys converted back to integers."""
-    return {int(line): value for line, value in data.items()}
+    return {int(bucket): value for bucket, value in data.items()}
 
 
 def loads_of(table: RoutingTable, costs: Mapping[int, float]) -> list[dict[int, float]]:
     """Return, for each partition of a table, the seconds for each of its buckets."""
     return [
-        {line: costs[line] / len(table.slots_of(line)) for line in table.lines_of(slot) if costs.get(line)}
-        for slot in range(table.slots)
+        {
+            bucket: costs[bucket] / len(table.partitions_of(bucket))
+            for bucket in table.buckets_of(partition)
+            if costs.get(bucket)
+        }
+        for partition in range(table.partitions)
     ]
 
 
-def judged(board: Board, lines: int, slots: int) -> Interval:
+def judged(load_table: LoadTable, buckets: int, partitions: int) -> Interval:
     """Return the next interval, with the table that the load balancer plans from the costs of buckets.
 
     A partition whose load in all intervals so far is above the mean gets less in the next interval, as the stage ends
     only when its last partition does.
     """
-    before = board.interval
-    table = RoutingTable(lines, slots, before.moved, before.number)
-    now = board.costs()
+    before = load_table.interval
+    table = RoutingTable(buckets, partitions, before.moved, before.number)
+    now = load_table.costs()
     costs = {
-        line: now.get(line, 0.0) + _WEIGHT_OF_BEFORE * before.costs.get(line, 0.0) for line in {*now, *before.costs}
+        bucket: now.get(bucket, 0.0) + _WEIGHT_OF_BEFORE * before.costs.get(bucket, 0.0)
+        for bucket in {*now, *before.costs}
     }
     of_interval = _totals(loads_of(table, now))
-    done = _added(before.done or (0.0,) * slots, of_interval)
-    ahead = [_MADE_UP_FOR * (load - sum(done) / slots) for load in done]
+    done = _added(before.done or (0.0,) * partitions, of_interval)
+    ahead = [_MADE_UP_FOR * (load - sum(done) / partitions) for load in done]
     expected = loads_of(table, costs)
-    planned = Foreman(THRESHOLD).plan(table, _added(_totals(expected), ahead), expected.__getitem__)
-    return Interval(before.number + 1, planned.moved, board.routed.rows, of_interval, costs, done)
+    planned = Balancer(THRESHOLD).plan(table, _added(_totals(expected), ahead), expected.__getitem__)
+    return Interval(before.number + 1, planned.moved, load_table.routed.rows, of_interval, costs, done)
 
 
-def drawn(board: Board, lines: int, slots: int) -> Interval:
+def drawn(load_table: LoadTable, buckets: int, partitions: int) -> Interval:
     """Return a next interval with a random table, for tests: half of the buckets get one to three random partitions."""
     moved = {
-        line: tuple(random.sample(range(slots), random.randint(1, min(slots, 3))))
-        for line in range(lines)
+        bucket: tuple(random.sample(range(partitions), random.randint(1, min(partitions, 3))))
+        for bucket in range(buckets)
         if random.random() < 1 / 2
     }
-    return Interval(board.interval.number + 1, moved, board.routed.rows, (0.0,) * slots)
+    return Interval(load_table.interval.number + 1, moved, load_table.routed.rows, (0.0,) * partitions)
 
 
 def _added(some: Iterable[float], others: Iterable[float]) -> tuple[float, ...]:
@@ -184,4 +190,4 @@ def _added(some: Iterable[float], others: Iterable[float]) -> tuple[float, ...]:
 
 
 def _totals(loads: Iterable[Mapping[int, float]]) -> tuple[float, ...]:
-    return tuple(sum(lines.values()) for lines in loads)
+    return tuple(sum(buckets.values()) for buckets in loads)

@@ -20,8 +20,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, LineCounts
-from sparkext.plans.shuffle.waves import SLOT_BUILD_BYTES, Share, WavePlan
+from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, BucketCounts
+from sparkext.plans.shuffle.waves import PARTITION_BUILD_BYTES, Share, WavePlan
 
 _MOST_AT_RANDOM = 4
 _HALVES = 2
@@ -59,7 +59,7 @@ def least_perimeter(probe: float, build: float, units: int, memory: float, most:
     return min(cuts, key=lambda cut: (probe / cut.probe + build / cut.build, cut.build))
 
 
-def matrix_plan(counts: LineCounts | None, cores: int, most: Cut, way: str, *, full: bool = False) -> WavePlan:
+def matrix_plan(counts: BucketCounts | None, cores: int, most: Cut, way: str, *, full: bool = False) -> WavePlan:
     """Return the units of a join.
 
     Parameters
@@ -79,11 +79,11 @@ def matrix_plan(counts: LineCounts | None, cores: int, most: Cut, way: str, *, f
         return _full_plan(counts, cores, most, way)
     cut = _drawn(most) if way == "random" else Cut(1, 1)
     if way == "planned" and counts is not None:
-        cut = least_perimeter(counts.probe_bytes, counts.build_bytes, cores, SLOT_BUILD_BYTES, most)
+        cut = least_perimeter(counts.probe_bytes, counts.build_bytes, cores, PARTITION_BUILD_BYTES, most)
     return _plan(cut, (_load(counts, cut),) * (cut.probe * cut.build))
 
 
-def _full_plan(counts: LineCounts | None, cores: int, most: Cut, way: str) -> WavePlan:
+def _full_plan(counts: BucketCounts | None, cores: int, most: Cut, way: str) -> WavePlan:
     """Return units that divide the probe side, and owners that divide the build side: all pairs are tried twice.
 
     If no more than two tasks run at a time, this would gain nothing, and one unit joins everything.
@@ -106,7 +106,7 @@ def _plan(cut: Cut, loads: tuple[float, ...], owners: int = 0) -> WavePlan:
     return WavePlan(units, loads, loads, moved=0, split=0, cut=(cut.probe, cut.build), owners=owners)
 
 
-def _load(counts: LineCounts | None, cut: Cut) -> float:
+def _load(counts: BucketCounts | None, cut: Cut) -> float:
     return 0.0 if counts is None else BY_UNIT_COSTS.load(_part(counts, cut))
 
 
@@ -114,13 +114,13 @@ def _units(cut: Cut) -> Sequence[Share]:
     return [Share(0, row, cut.probe, column, cut.build) for row in range(cut.probe) for column in range(cut.build)]
 
 
-def _part(counts: LineCounts, cut: Cut) -> LineCounts:
+def _part(counts: BucketCounts, cut: Cut) -> BucketCounts:
     """Return the counts of one unit. Pairs count 0, as it is unknown beforehand which pairs match."""
-    return LineCounts(
+    return BucketCounts(
         counts.probe_rows // cut.probe,
         counts.build_rows // cut.build,
         0,
         counts.probe_bytes // cut.probe,
         counts.build_bytes // cut.build,
-        counts.cells // min(cut.probe, cut.build),
+        counts.blocks // min(cut.probe, cut.build),
     )

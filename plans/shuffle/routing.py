@@ -1,6 +1,6 @@
 """Routing table of an exchange: the partitions that receive the rows of each bucket.
 
-A partition is a `slot` in the code, a bucket a `line` ("hash line" in paper 5). Every bucket has a home partition: its
+Paper 5 calls a bucket a hash line. Every bucket has a home partition: its
 id modulo the number of partitions. Only buckets elsewhere have an entry, which is removed when they return home. So a
 table of many buckets and partitions is as small as the number of moved buckets.
 """
@@ -10,63 +10,67 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-Slots = tuple[int, ...]
+Partitions = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class RoutingTable:
-    """The partitions of `lines` buckets. Buckets and the `slots` partitions are numbered from 0.
+    """The partitions of `buckets` buckets. Buckets and the `partitions` partitions are numbered from 0.
 
     `moved` has the partitions of each bucket that is not at home. If a bucket has several partitions, each of them has
     all of its build rows, and each of its probe rows goes to any one of them. `version` increases by one with each
     table that is derived from another.
     """
 
-    lines: int
-    slots: int
-    moved: Mapping[int, Slots] = field(default_factory=dict)
+    buckets: int
+    partitions: int
+    moved: Mapping[int, Partitions] = field(default_factory=dict)
     version: int = 0
 
     def __post_init__(self) -> None:
-        if self.lines < 1 or self.slots < 1:
-            raise ValueError(f"a routing table needs a line and a slot, not {self.lines} and {self.slots}")
-        for line, slots in self.moved.items():
-            known = 0 <= line < self.lines and all(0 <= slot < self.slots for slot in slots)
-            if not slots or len({*slots}) < len(slots) or not known:
-                raise ValueError(f"line {line} of {self.lines} cannot go to slots {slots} of {self.slots}")
+        if self.buckets < 1 or self.partitions < 1:
+            raise ValueError(
+                f"a routing table needs a bucket and a partition, not {self.buckets} and {self.partitions}"
+            )
+        for bucket, partitions in self.moved.items():
+            known = 0 <= bucket < self.buckets and all(0 <= partition < self.partitions for partition in partitions)
+            if not partitions or len({*partitions}) < len(partitions) or not known:
+                raise ValueError(
+                    f"bucket {bucket} of {self.buckets} cannot go to partitions {partitions} of {self.partitions}"
+                )
 
-    def home(self, line: int) -> int:
+    def home(self, bucket: int) -> int:
         """Return the home partition of a bucket."""
-        return line % self.slots
+        return bucket % self.partitions
 
-    def slots_of(self, line: int) -> Slots:
+    def partitions_of(self, bucket: int) -> Partitions:
         """Return the partitions of a bucket. Each of them has its build rows."""
-        return self.moved.get(line) or (self.home(line),)
+        return self.moved.get(bucket) or (self.home(bucket),)
 
-    def lines_of(self, slot: int) -> Iterator[int]:
+    def buckets_of(self, partition: int) -> Iterator[int]:
         """Yield the buckets that have rows in a partition, in no order."""
-        for line in range(slot, self.lines, self.slots):
-            if line not in self.moved:
-                yield line
-        for line, slots in self.moved.items():
-            if slot in slots:
-                yield line
+        for bucket in range(partition, self.buckets, self.partitions):
+            if bucket not in self.moved:
+                yield bucket
+        for bucket, partitions in self.moved.items():
+            if partition in partitions:
+                yield bucket
 
-    def followed(self, changes: Mapping[int, Slots]) -> RoutingTable:
+    def followed(self, changes: Mapping[int, Partitions]) -> RoutingTable:
         """Return the next table, in which these buckets have other partitions."""
         moved = {**self.moved, **changes}
-        away = {line: slots for line, slots in moved.items() if slots != (self.home(line),)}
+        away = {bucket: partitions for bucket, partitions in moved.items() if partitions != (self.home(bucket),)}
         return replace(self, moved=away, version=self.version + 1)
 
-    def new_slots(self, before: RoutingTable) -> dict[int, Slots]:
+    def new_partitions(self, before: RoutingTable) -> dict[int, Partitions]:
         """Return, by bucket, the partitions that it has in this table but not in `before`.
 
         The build rows of the bucket have to be copied to these partitions.
         """
         added = {}
-        for line in {*self.moved, *before.moved}:
-            had = before.slots_of(line)
-            slots = tuple(slot for slot in self.slots_of(line) if slot not in had)
-            if slots:
-                added[line] = slots
+        for bucket in {*self.moved, *before.moved}:
+            had = before.partitions_of(bucket)
+            partitions = tuple(partition for partition in self.partitions_of(bucket) if partition not in had)
+            if partitions:
+                added[bucket] = partitions
         return added

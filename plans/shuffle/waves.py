@@ -1,7 +1,6 @@
 """The load balancer's plan of a partitioned join, made before any probe row is joined.
 
-Its input are the counts that the map tasks of both sides have reported. In the code, a bucket is a `line`, a partition
-a `slot`, and the load balancer a `Foreman`.
+Its input are the counts that the map tasks of both sides have reported.
 
     counts per bucket ──▶ number of partitions ──▶ loads ──▶ load balancer ──▶ buckets and shares of each partition
 
@@ -16,27 +15,27 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkext.plans.shuffle.balancer import Foreman
-from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, LineCounts, Scale
+from sparkext.plans.shuffle.balancer import Balancer
+from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, BucketCounts, Scale
 from sparkext.plans.shuffle.routing import RoutingTable
 
-SLOT_SECONDS = 0.5
-LEAST_SLOT_SECONDS = 0.03
-"""Approximate least work of a partition: `SLOT_SECONDS` if there are more partitions than cores, else
-`LEAST_SLOT_SECONDS`."""
+PARTITION_SECONDS = 0.5
+LEAST_PARTITION_SECONDS = 0.03
+"""Approximate least work of a partition: `PARTITION_SECONDS` if there are more partitions than cores, else
+`LEAST_PARTITION_SECONDS`."""
 
-SLOT_BUILD_BYTES = 128 << 20
+PARTITION_BUILD_BYTES = 128 << 20
 """Target size of a partition's build side in memory. Each running task holds one, in addition to its index."""
 
 _THRESHOLD = 0.2
-_SPLIT, _MORE_SLOTS = 1 / 3, 7
+_SPLIT, _MORE_PARTITIONS = 1 / 3, 7
 
 
 @dataclass(frozen=True)
 class Share:
     """Part `number` of `count` of a bucket's probe rows, with part `build` of `builds` of its build rows."""
 
-    line: int
+    bucket: int
     number: int
     count: int
     build: int = 0
@@ -55,7 +54,7 @@ class WavePlan:
     their measured seconds with `work`.
     """
 
-    slots: tuple[tuple[Share, ...], ...]
+    partitions: tuple[tuple[Share, ...], ...]
     before: tuple[float, ...]
     after: tuple[float, ...]
     moved: int
@@ -66,8 +65,8 @@ class WavePlan:
 
 
 def wave_plan(
-    lines: Mapping[int, LineCounts],
-    line_count: int,
+    buckets: Mapping[int, BucketCounts],
+    bucket_count: int,
     cores: int,
     *,
     most_shares: int,
@@ -79,8 +78,8 @@ def wave_plan(
 
     Parameters
     ----------
-    lines
-        The counts of the buckets that have to be joined, by bucket id, of `line_count` buckets.
+    buckets
+        The counts of the buckets that have to be joined, by bucket id, of `bucket_count` buckets.
     cores
         Tasks that run at a time.
     most_shares
@@ -92,53 +91,55 @@ def wave_plan(
     way
         The policy, one of `TABLES`.
     """
-    loads = {line: scale.load(counts) for line, counts in lines.items()}
+    loads = {bucket: scale.load(counts) for bucket, counts in buckets.items()}
 
-    def shares(line: int) -> int:
-        return most_shares if not marks or scale.mostly_pairs(lines[line]) else 1
+    def shares(bucket: int) -> int:
+        return most_shares if not marks or scale.mostly_pairs(buckets[bucket]) else 1
 
-    build_bytes = sum(counts.build_bytes for counts in lines.values())
-    planned = TABLES[way](loads, line_count, slot_count(sum(loads.values()), build_bytes, cores, line_count), shares)
-    count = planned.slots
-    before = _slot_loads(RoutingTable(line_count, count), loads)
-    slots: list[list[Share]] = [[] for _ in range(count)]
+    build_bytes = sum(counts.build_bytes for counts in buckets.values())
+    planned = TABLES[way](
+        loads, bucket_count, partition_count(sum(loads.values()), build_bytes, cores, bucket_count), shares
+    )
+    count = planned.partitions
+    before = _partition_loads(RoutingTable(bucket_count, count), loads)
+    partitions: list[list[Share]] = [[] for _ in range(count)]
     after = [0.0] * count
     split = 0
-    for line in lines:
-        homes = planned.slots_of(line)[: max(1, shares(line))]
-        for number, slot in enumerate(homes):
-            slots[slot].append(Share(line, number, len(homes)))
-            after[slot] += loads[line] / len(homes)
+    for bucket in buckets:
+        homes = planned.partitions_of(bucket)[: max(1, shares(bucket))]
+        for number, partition in enumerate(homes):
+            partitions[partition].append(Share(bucket, number, len(homes)))
+            after[partition] += loads[bucket] / len(homes)
         split += len(homes) > 1
-    for line in range(line_count):
-        if line not in lines:  # a map task that is run again may send rows of this bucket
-            slots[planned.home(line)].append(Share(line, 0, 1))
+    for bucket in range(bucket_count):
+        if bucket not in buckets:  # a map task that is run again may send rows of this bucket
+            partitions[planned.home(bucket)].append(Share(bucket, 0, 1))
     moved = len(planned.moved) - split
-    first = sorted(range(count), key=lambda slot: -after[slot])
+    first = sorted(range(count), key=lambda partition: -after[partition])
     return WavePlan(
-        tuple(tuple(slots[slot]) for slot in first),
-        tuple(before[slot] for slot in first),
-        tuple(after[slot] for slot in first),
+        tuple(tuple(partitions[partition]) for partition in first),
+        tuple(before[partition] for partition in first),
+        tuple(after[partition] for partition in first),
         moved,
         split,
-        work=tuple(_work(slots[slot], lines) for slot in first),
+        work=tuple(_work(partitions[partition], buckets) for partition in first),
     )
 
 
-def _work(slot: Sequence[Share], lines: Mapping[int, LineCounts]) -> tuple[float, float]:
-    known = [(lines[share.line], share.count) for share in slot if share.line in lines]
+def _work(partition: Sequence[Share], buckets: Mapping[int, BucketCounts]) -> tuple[float, float]:
+    known = [(buckets[share.bucket], share.count) for share in partition if share.bucket in buckets]
     return sum(counts.received_by(count) for counts, count in known), sum(counts.met / count for counts, count in known)
 
 
-def slot_count(seconds: float, build_bytes: int, cores: int, most: int) -> int:
+def partition_count(seconds: float, build_bytes: int, cores: int, most: int) -> int:
     """Return the number of partitions for a join: enough for its work and for its build side, and at most `most`.
 
     A number above `cores` is a multiple of `cores`, so that all cores have equally many, unless `most` is smaller.
     """
     wanted = max(
-        math.ceil(seconds / SLOT_SECONDS),
-        min(cores, math.ceil(seconds / LEAST_SLOT_SECONDS)),
-        math.ceil(build_bytes / SLOT_BUILD_BYTES),
+        math.ceil(seconds / PARTITION_SECONDS),
+        min(cores, math.ceil(seconds / LEAST_PARTITION_SECONDS)),
+        math.ceil(build_bytes / PARTITION_BUILD_BYTES),
     )
     if wanted > cores:
         wanted = cores * math.ceil(wanted / cores)
@@ -149,31 +150,31 @@ Shares = Callable[[int], int]
 """The most parts into which a bucket can be divided, by its id."""
 
 
-def planned_table(loads: Mapping[int, float], lines: int, slots: int, shares: Shares) -> RoutingTable:
+def planned_table(loads: Mapping[int, float], buckets: int, partitions: int, shares: Shares) -> RoutingTable:
     """Return the load balancer's table."""
-    table = RoutingTable(lines, slots)
-    foreman = Foreman(_THRESHOLD, may_split=lambda line: shares(line) > 1)
-    return foreman.plan(
+    table = RoutingTable(buckets, partitions)
+    balancer = Balancer(_THRESHOLD, may_split=lambda bucket: shares(bucket) > 1)
+    return balancer.plan(
         table,
-        _slot_loads(table, loads),
-        lambda slot: {line: loads[line] for line in table.lines_of(slot) if line in loads},
+        _partition_loads(table, loads),
+        lambda partition: {bucket: loads[bucket] for bucket in table.buckets_of(partition) if bucket in loads},
     )
 
 
-def hash_table(loads: Mapping[int, float], lines: int, slots: int, shares: Shares) -> RoutingTable:
+def hash_table(loads: Mapping[int, float], buckets: int, partitions: int, shares: Shares) -> RoutingTable:
     """Return the table with every bucket in its home partition."""
-    return RoutingTable(lines, slots)
+    return RoutingTable(buckets, partitions)
 
 
-def random_table(loads: Mapping[int, float], lines: int, slots: int, shares: Shares) -> RoutingTable:
+def random_table(loads: Mapping[int, float], buckets: int, partitions: int, shares: Shares) -> RoutingTable:
     """Return a random table, with more partitions than needed; at most about a third of the buckets are split."""
-    slots = min(lines, slots + random.randint(1, _MORE_SLOTS))
+    partitions = min(buckets, partitions + random.randint(1, _MORE_PARTITIONS))
 
-    def slots_of_one(line: int) -> tuple[int, ...]:
-        count = random.randint(1, min(slots, shares(line))) if random.random() < _SPLIT else 1
-        return tuple(sorted(random.sample(range(slots), count)))
+    def partitions_of_one(bucket: int) -> tuple[int, ...]:
+        count = random.randint(1, min(partitions, shares(bucket))) if random.random() < _SPLIT else 1
+        return tuple(sorted(random.sample(range(partitions), count)))
 
-    return RoutingTable(lines, slots).followed({line: slots_of_one(line) for line in loads})
+    return RoutingTable(buckets, partitions).followed({bucket: partitions_of_one(bucket) for bucket in loads})
 
 
 TABLES: Mapping[str, Callable[[Mapping[int, float], int, int, Shares], RoutingTable]] = {
@@ -184,10 +185,10 @@ TABLES: Mapping[str, Callable[[Mapping[int, float], int, int, Shares], RoutingTa
 """Policies for a routing table, by name: all but the first are for tests and measurements."""
 
 
-def _slot_loads(table: RoutingTable, loads: Mapping[int, float]) -> list[float]:
-    found = [0.0] * table.slots
-    for line, load in loads.items():
-        found[table.home(line)] += load
+def _partition_loads(table: RoutingTable, loads: Mapping[int, float]) -> list[float]:
+    found = [0.0] * table.partitions
+    for bucket, load in loads.items():
+        found[table.home(bucket)] += load
     return found
 
 
@@ -212,25 +213,25 @@ def counted(
     *,
     needs_probe: bool,
     needs_build: bool,
-) -> dict[int, LineCounts]:
+) -> dict[int, BucketCounts]:
     """Return the counts of the buckets that have to be joined.
 
     A bucket is left out if nothing was sent, or nothing of a side that the join needs.
     """
 
-    def found() -> Iterator[tuple[int, LineCounts]]:
-        for line, met in enumerate(pairs):
-            sent, sent_builds = probe.sent[line], sum(build.sent[line] for build in builds)
+    def found() -> Iterator[tuple[int, BucketCounts]]:
+        for bucket, met in enumerate(pairs):
+            sent, sent_builds = probe.sent[bucket], sum(build.sent[bucket] for build in builds)
             if (sent or not needs_probe) and (sent_builds or not needs_build) and sent + sent_builds:
                 yield (
-                    line,
-                    LineCounts(
-                        probe.rows[line],
-                        sum(build.rows[line] for build in builds),
+                    bucket,
+                    BucketCounts(
+                        probe.rows[bucket],
+                        sum(build.rows[bucket] for build in builds),
                         met,
-                        probe.sizes[line],
-                        sum(build.sizes[line] for build in builds),
-                        sum(min(side.rows[line], side.maps) for side in (probe, *builds)),
+                        probe.sizes[bucket],
+                        sum(build.sizes[bucket] for build in builds),
+                        sum(min(side.rows[bucket], side.maps) for side in (probe, *builds)),
                     ),
                 )
 

@@ -1,4 +1,4 @@
-"""Recent rows of a stream per bucket (`line` in the code): the counts of earlier batches decay."""
+"""Recent rows of a stream per bucket: the counts of earlier batches decay."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _KEPT = 0.8
 
 
 @dataclass(frozen=True)
-class LineRows:
+class BucketRows:
     """Rows per order bucket, and rows of split order buckets per operator bucket (see `plans.streams.order_table`)."""
 
     orders: Mapping[int, int] = field(default_factory=dict)
     operators: Mapping[int, int] = field(default_factory=dict)
 
-    def followed(self, came: Iterable[LineRows]) -> LineRows:
+    def followed(self, came: Iterable[BucketRows]) -> BucketRows:
         """Return the counts after a batch, given the batch's counts in each partition."""
-        slots = [*came]
-        return LineRows(
-            _followed(self.orders, [slot.orders for slot in slots]),
-            _followed(self.operators, [slot.operators for slot in slots]),
+        partitions = [*came]
+        return BucketRows(
+            _followed(self.orders, [partition.orders for partition in partitions]),
+            _followed(self.operators, [partition.operators for partition in partitions]),
         )
 
     def to_data(self) -> list[list[Sequence[int]]]:
@@ -31,13 +31,13 @@ class LineRows:
         return [[*self.orders.items()], [*self.operators.items()]]
 
     @classmethod
-    def from_data(cls, data: Any) -> LineRows:
+    def from_data(cls, data: Any) -> BucketRows:
         """Read what `to_data` returned."""
         return cls(*(dict(pairs) for pairs in data))
 
 
 def _followed(before: Mapping[int, int], came: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    counts = Counter({line: int(rows * _KEPT) for line, rows in before.items()})
+    counts = Counter({bucket: int(rows * _KEPT) for bucket, rows in before.items()})
     for rows in came:
         counts.update(rows)
     return dict(sorted((+counts).items()))

@@ -6,9 +6,9 @@ Source: Wang, Fang and Zhang, MFM (`docs/papers.md` 3).
      left 0  │  unit 0    unit 1        unit (i, j) joins fragment i of the left side with fragment j of the right one
      left 1  │  unit 2    unit 3
 
-Each row has a bucket (`line` in the code), a number below `LINES`: the hash of its key if equal keys have to meet, else
+Each row has a bucket, a number below `BUCKETS`: the hash of its key if equal keys have to meet, else
 a random number. A fragment is a range of buckets, so rows that were written under one grid shape (`Cut`) can be found
-under another. Units are joined in partitions (`slots`).
+under another. Units are joined in partitions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LINES = 1 << 16
+BUCKETS = 1 << 16
 LEFT, RIGHT, MATCHED = range(3)
 """The two sides, and the ids of matched rows of the left side, which are partitioned like that side."""
 
@@ -40,37 +40,37 @@ class Cut:
         """Return the number of fragments of a side."""
         return self.right if side == RIGHT else self.left
 
-    def lines(self, side: int, fragment: int) -> range:
+    def buckets(self, side: int, fragment: int) -> range:
         """Return the buckets of a fragment."""
         count = self.fragments(side)
-        return range(-(-fragment * LINES // count), -(-(fragment + 1) * LINES // count))
+        return range(-(-fragment * BUCKETS // count), -(-(fragment + 1) * BUCKETS // count))
 
-    def having(self, side: int, lines: range) -> list[int]:
+    def having(self, side: int, buckets: range) -> list[int]:
         """Return the fragments of a side that have any of these buckets."""
         count = self.fragments(side)
-        return [*range(lines.start * count // LINES, (lines.stop - 1) * count // LINES + 1)] if lines else []
+        return [*range(buckets.start * count // BUCKETS, (buckets.stop - 1) * count // BUCKETS + 1)] if buckets else []
 
-    def slots(self, side: int, fragment: int, slots: int) -> list[int]:
+    def partitions(self, side: int, fragment: int, partitions: int) -> list[int]:
         """Return the partitions of a fragment's units. Units are assigned to partitions in turn."""
         if self.keyed:
-            return [fragment % slots]
+            return [fragment % partitions]
         units = (
             range(fragment * self.right, (fragment + 1) * self.right)
             if side != RIGHT
             else range(fragment, self.left * self.right, self.right)
         )
-        return sorted({unit % slots for unit in units})
+        return sorted({unit % partitions for unit in units})
 
-    def writer(self, side: int, fragment: int, slots: int) -> int:
-        """Return the partition, one of `slots()`, that stores the incoming rows of a fragment."""
+    def writer(self, side: int, fragment: int, partitions: int) -> int:
+        """Return the partition, one of `partitions()`, that stores the incoming rows of a fragment."""
         if self.keyed:
-            return fragment % slots
+            return fragment % partitions
         unit = (
             fragment * self.right + fragment % self.right
             if side != RIGHT
             else fragment % self.left * self.right + fragment
         )
-        return unit % slots
+        return unit % partitions
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,16 @@ class Cuts:
         return cls(tuple((first, Cut(left, right, bool(keyed))) for first, left, right, keyed in data))
 
 
-def first_cut(slots: int, keyed: bool, whole_right: bool = False) -> Cut:
+def first_cut(partitions: int, keyed: bool, whole_right: bool = False) -> Cut:
     """Return the initial grid shape: one unit per partition, and equally many fragments of both sides if possible.
 
     Nothing is known of the sides yet. `whole_right`: the right side is replicated, so each left row is in one unit.
     """
     if keyed:
-        return Cut(slots, slots, keyed=True)
+        return Cut(partitions, partitions, keyed=True)
     if whole_right:
-        return Cut(slots, 1)
-    left = max(number for number in range(1, slots + 1) if number * number <= slots and slots % number == 0)
-    return Cut(left, slots // left)
+        return Cut(partitions, 1)
+    left = max(
+        number for number in range(1, partitions + 1) if number * number <= partitions and partitions % number == 0
+    )
+    return Cut(left, partitions // left)

@@ -5,7 +5,7 @@ the rest of a unit's memory is for the other side. The paper tries four values o
 half of the memory, rounded down and up. Here all values are tried that can be best, which needs up to 4 % fewer units.
 
 A new grid shape (`Cut` in the code) is matched with the old one by overlap: a unit keeps the rows that both have in
-common, and receives the rest. Fragments are ranges of buckets (`lines`), so rows of the matrix are matched with rows
+common, and receives the rest. Fragments are ranges of buckets, so rows of the matrix are matched with rows
 and columns with columns, and a unit is matched with the unit of its row and column.
 """
 
@@ -81,7 +81,7 @@ def _matched(old: int, new: int) -> dict[int, float]:
     return kept
 
 
-def next_cut(cut: Cut, left: int, right: int, slots: int, memory: int, way: str) -> Cut:
+def next_cut(cut: Cut, left: int, right: int, partitions: int, memory: int, way: str) -> Cut:
     """Return the next grid shape: the current one, unless its units hold too much or another shape pays off.
 
     Parameters
@@ -90,7 +90,7 @@ def next_cut(cut: Cut, left: int, right: int, slots: int, memory: int, way: str)
         The current grid shape.
     left, right
         The bytes of both sides received so far.
-    slots
+    partitions
         Tasks that run at a time: the least number of units.
     memory
         The bytes that a unit may hold.
@@ -103,17 +103,17 @@ def next_cut(cut: Cut, left: int, right: int, slots: int, memory: int, way: str)
         return Cut(random.randint(1, _MOST_AT_RANDOM), random.randint(1, _MOST_AT_RANDOM))
     if left / cut.left + right / cut.right > memory:
         least = least_units(left, right, memory)
-        return least if least.left * least.right > slots else _for_slots(left, right, slots, memory)
-    best = _for_slots(left, right, slots, memory)
-    if cut.left * cut.right < slots:
+        return least if least.left * least.right > partitions else _for_partitions(left, right, partitions, memory)
+    best = _for_partitions(left, right, partitions, memory)
+    if cut.left * cut.right < partitions:
         return best
     # Bytes that another shape saves on as many rows as were received so far; compared with the bytes to be moved.
     saved = copied(cut, left, right) - copied(best, left, right)
     return best if saved > moved(cut, best, left, right) else cut
 
 
-def _for_slots(left: int, right: int, slots: int, memory: int) -> Cut:
-    """Return the grid shape with `slots` units that reads the least; if none fits the memory, `least_units`."""
-    cuts = [Cut(number, slots // number) for number in range(1, slots + 1) if slots % number == 0]
+def _for_partitions(left: int, right: int, partitions: int, memory: int) -> Cut:
+    """Return the grid shape with `partitions` units that reads the least; if none fits the memory, `least_units`."""
+    cuts = [Cut(number, partitions // number) for number in range(1, partitions + 1) if partitions % number == 0]
     fits = [cut for cut in cuts if left / cut.left + right / cut.right <= memory]
     return min(fits or [least_units(left, right, memory)], key=lambda cut: (copied(cut, left, right), cut.left))

@@ -1,4 +1,4 @@
-"""The planner of the P-SORT paper: assigns operator keys to partitions (`slots` in the code).
+"""The planner of the P-SORT paper: assigns operator keys to partitions.
 
 Source: Katsunuma et al. (`docs/papers.md` 1). Ordered streams run another planner, `order_table`, which uses only
 `makespan` of this module; the rest is used by the simulation in `bench.ordered_streams`.
@@ -27,37 +27,37 @@ Members = Mapping[Hashable, Mapping[Hashable, int]]
 class Assignment:
     """The partition of each (order key, operator key), and the order keys whose results have to be merged."""
 
-    slots: Mapping[tuple[Hashable, Hashable], int]
+    partitions: Mapping[tuple[Hashable, Hashable], int]
     merged: frozenset[Hashable]
 
 
-def basic(members: Members, slots: int) -> Assignment:
+def basic(members: Members, partitions: int) -> Assignment:
     """Assign whole order keys, the heaviest first, each to the lightest partition. Nothing is merged."""
-    return _assigned(members, slots, frozenset())
+    return _assigned(members, partitions, frozenset())
 
 
-def optimised(members: Members, slots: int) -> Assignment:
+def optimised(members: Members, partitions: int) -> Assignment:
     """Split each order key heavier than a partition's share over as many of the lightest partitions as it needs."""
-    capacity = -(-sum(map(_weight, members.values())) // slots)
-    return _assigned(members, slots, frozenset(key for key, own in members.items() if _weight(own) > capacity))
+    capacity = -(-sum(map(_weight, members.values())) // partitions)
+    return _assigned(members, partitions, frozenset(key for key, own in members.items() if _weight(own) > capacity))
 
 
-def _assigned(members: Members, slots: int, split: frozenset[Hashable]) -> Assignment:
-    capacity = max(1, -(-sum(map(_weight, members.values())) // slots))
-    lightest = [(0, slot) for slot in range(slots)]
+def _assigned(members: Members, partitions: int, split: frozenset[Hashable]) -> Assignment:
+    capacity = max(1, -(-sum(map(_weight, members.values())) // partitions))
+    lightest = [(0, partition) for partition in range(partitions)]
     found: dict[tuple[Hashable, Hashable], int] = {}
     for key, own in sorted(members.items(), key=lambda item: -_weight(item[1])):
-        parts = min(-(-_weight(own) // capacity), slots) if key in split else 1
+        parts = min(-(-_weight(own) // capacity), partitions) if key in split else 1
         chosen = [heapq.heappop(lightest) for _ in range(parts)]
         if parts == 1:
-            [(load, slot)] = chosen
-            found.update(((key, member), slot) for member in own)
-            chosen = [(load + _weight(own), slot)]
+            [(load, partition)] = chosen
+            found.update(((key, member), partition) for member in own)
+            chosen = [(load + _weight(own), partition)]
         else:
             for member, weight in sorted(own.items(), key=lambda item: -item[1]):
-                load, slot = chosen[0]
-                heapq.heapreplace(chosen, (load + weight, slot))
-                found[key, member] = slot
+                load, partition = chosen[0]
+                heapq.heapreplace(chosen, (load + weight, partition))
+                found[key, member] = partition
         for entry in chosen:
             heapq.heappush(lightest, entry)
     return Assignment(found, split)
@@ -67,9 +67,9 @@ def _weight(own: Mapping[Hashable, int]) -> int:
     return sum(own.values())
 
 
-def makespan(loads: Iterable[float], slots: int) -> float:
+def makespan(loads: Iterable[float], partitions: int) -> float:
     """Return when the last of some tasks ends, if each free partition runs the longest task that is left."""
-    ends = [0.0] * slots
+    ends = [0.0] * partitions
     for load in sorted(loads, reverse=True):
         heapq.heapreplace(ends, ends[0] + load)
     return max(ends)

@@ -15,7 +15,7 @@ from sparkext.joins.join_condition import read_condition
 from sparkext.joins.lineage import Lineage, lineage_of
 from sparkext.joins.ownership import shuffle_with_build_rows
 from sparkext.joins.resolved_join import ResolvedJoin, check_left_names, resolve_join
-from sparkext.partitioned.blocks import check_partitionable, is_partitionable, shuffled_by_slot
+from sparkext.partitioned.blocks import check_partitionable, is_partitionable, shuffled_by_partition
 from sparkext.plans.pipeline.join_names import join_kind, join_names
 from sparkext.plans.pipeline.spec import BUILD_PRESERVING
 from sparkext.spark.extension import plans_joins
@@ -142,7 +142,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     if understood and overrides.get(PARTITIONED.name) == "always" and not (is_planned and condition.pairs):
         check_partitionable(session, condition, problems)
     may_partition = is_partitionable(session, condition) and not frame.isStreaming
-    by_slot = not is_planned and settings.partitioned == "always" and may_partition
+    by_partition = not is_planned and settings.partitioned == "always" and may_partition
     case_sensitive = is_case_sensitive(session)
     if build is not None and kind not in ("semi", "anti"):
         check_travel(build.schema, "right", problems)
@@ -162,7 +162,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         )
 
     anew = Lineage.starting_at(frame)
-    lineage = anew if is_planned or by_slot or kind in BUILD_PRESERVING else lineage_of(frame)
+    lineage = anew if is_planned or by_partition or kind in BUILD_PRESERVING else lineage_of(frame)
     join = resolved(lineage)
     if build is None:
         check_left_names(lineage.outputs, condition, case_sensitive, problems)
@@ -170,7 +170,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     assert join is not None and build is not None, "or there is a problem"
     if is_planned:
         return planned.join_by_names(frame, build, condition, join, overrides)
-    if not by_slot:
+    if not by_partition:
         try:
             return _whole(frame, build, lineage, join, settings)
         except BuildSideTooLargeError:
@@ -178,7 +178,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
                 raise
         join = resolved(anew)
         assert join is not None, "it was resolved before"
-    return anew.by_slot(*shuffled_by_slot(frame, build.frame(), join, settings)).then(join, None, settings)
+    return anew.by_partition(*shuffled_by_partition(frame, build.frame(), join, settings)).then(join, None, settings)
 
 
 def _check_stream(kind: str | None, overrides: dict[str, object], problems: list[str]) -> None:

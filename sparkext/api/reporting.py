@@ -73,7 +73,7 @@ def _of_frame(frame: DataFrame) -> Report:
         raise ReportUnavailableError(f"Spark's own joins ran in place of this pipeline: {run.fell_back}")
     notes = (_TOPMOST.format(len(runs)),) if len(runs) > 1 else ()
     tasks = list(last_run(TaskMetrics.from_json(text) for text in run.reports))
-    return _told(run.joins, tasks, notes, run.slots)
+    return _told(run.joins, tasks, notes, run.partitions)
 
 
 _NOT_OURS = "report needs the DataFrame that transform(pipelined_join(...)) returned; keep it before you derive others"
@@ -94,13 +94,13 @@ _SPOOLED = (
 _TOPMOST = "The plan has {} pipelines, and this is the topmost. Spark's UI shows each, at the operator PipelinedJoin."
 
 
-def _told(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...], slots: str | None = None) -> Report:
+def _told(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...], partitions: str | None = None) -> Report:
     if not any(task.operators for task in tasks):
         raise ReportUnavailableError(
             "this pipeline has not run yet: run an action on the DataFrame, then ask again. A run without any task, or"
             " one that a limit, show or take cut short in a classic session, leaves no report either"
         )
-    return summarise(labels, tasks, notes, slots)
+    return summarise(labels, tasks, notes, partitions)
 
 
 def _is_query(value: object) -> bool:

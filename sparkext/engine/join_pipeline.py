@@ -18,8 +18,8 @@ from sparkext.engine.operators.reducing_join import ReducingJoin
 from sparkext.engine.pipeline import Pipeline, Resources
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.sinks.groups import Groups
-from sparkext.engine.sinks.outgoing_rows import Leaving, LeavingRows
-from sparkext.engine.sinks.routed_blocks import Routed, RoutedCells
+from sparkext.engine.sinks.outgoing_rows import Leaving, OutgoingRows
+from sparkext.engine.sinks.routed_blocks import Routed, RoutedBlocks
 from sparkext.engine.sinks.top_rows import TopRows
 from sparkext.plans.adaptive.join_order import reducers
 from sparkext.plans.pipeline.spec import PipelineSpec
@@ -56,7 +56,7 @@ def join_pipeline(
     if leaving is not None:
         assert isinstance(sink, GatheredRows), "whole rows leave"
         free = resources.headroom
-        sink = LeavingRows(sink, leaving, free) if isinstance(leaving, Leaving) else RoutedCells(sink, leaving, free)
+        sink = OutgoingRows(sink, leaving, free) if isinstance(leaving, Leaving) else RoutedBlocks(sink, leaving, free)
     if any(one.in_order for one in spec.aggregations):
         resources = replace(resources, cores=1)
     return Pipeline(operators, sink, settings, resources, metrics)

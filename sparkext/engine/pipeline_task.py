@@ -32,7 +32,7 @@ from sparkext.plans.pipeline.scan import Split
 from sparkext.plans.pipeline.spec import PROBE, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.reports.reporters import TaskReporter
-from sparkext.shuffle.received_partition import CellRows, FileRows, Slot, SlotRows, SlotSchemas
+from sparkext.shuffle.received_partition import BlockRows, FileRows, Partition, PartitionRows, PartitionSchemas
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class PipelineTask(ConfiguredTask):
 
     `scan`: how to read the probe side. If it is given, the batches contain the splits to read instead of probe rows: as
     JSON texts, or as indexes into `parts`. `made`: the source of a derived probe side; a single task with a single
-    input row reads all of it. `slot`: the schemas of an exchange partition (`slot` in the code). If it is given, the
-    batches contain blocks with the rows of both sides or, with `slot_in_files`, the locations of these blocks. Build
+    input row reads all of it. `partition`: the schemas of an exchange partition. If it is given, the batches contain
+    blocks with the rows of both sides or, with `partition_in_files`, the locations of these blocks. Build
     sides from the exchange have no source. `leaving`: how to partition outgoing rows, if the result goes to other
     tasks.
     """
@@ -54,28 +54,30 @@ class PipelineTask(ConfiguredTask):
     scan: ParquetScan | None = None
     parts: tuple[tuple[Split, ...], ...] | None = None
     made: BuildSource | None = None
-    slot: SlotSchemas | None = None
-    slot_in_files: bool = False
+    partition: PartitionSchemas | None = None
+    partition_in_files: bool = False
     leaving: Leaving | Routed | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
-        if self.slot is None:
+        if self.partition is None:
             yield from self._joined(batches, tasks, None)
             return
-        with closing(self._slot_rows(self.slot, batches)) as rows:
-            yield from self._joined((), tasks, Slot(self.slot, rows))
+        with closing(self._partition_rows(self.partition, batches)) as rows:
+            yield from self._joined((), tasks, Partition(self.partition, rows))
 
-    def _slot_rows(self, schemas: SlotSchemas, batches: Iterable[pa.RecordBatch]) -> SlotRows:
-        return FileRows(batches, schemas) if self.slot_in_files else CellRows(batches)
+    def _partition_rows(self, schemas: PartitionSchemas, batches: Iterable[pa.RecordBatch]) -> PartitionRows:
+        return FileRows(batches, schemas) if self.partition_in_files else BlockRows(batches)
 
-    def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks, slot: Slot | None) -> Iterator[pa.RecordBatch]:
+    def _joined(
+        self, batches: Iterable[pa.RecordBatch], tasks: Tasks, partition: Partition | None
+    ) -> Iterator[pa.RecordBatch]:
         spec = PipelineSpec.from_json(self.spec_json)
         sides = self.open(spec)
-        if slot is not None:
-            sides.update(slot.build_sides(dict(enumerate(index_recipes(spec, self.settings.debug_hash_mask)))))
+        if partition is not None:
+            sides.update(partition.build_sides(dict(enumerate(index_recipes(spec, self.settings.debug_hash_mask)))))
             keys = {column for source, column in spec.joins[0].references(1) if source == PROBE}
-            batches = slot.probe_batches(keys)
+            batches = partition.probe_batches(keys)
         builds = [sides[number] for number in range(len(spec.joins))]
         resources = Resources.of_this_task(tasks)
         metrics = TaskMetrics(task_id())

@@ -21,7 +21,7 @@ from sparkext.memory import address_space
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.reports.reporters import AccumulatorReporter, Reporter, SpoolReporter
 from sparkext.scans.scanned_table import ProbeScan
-from sparkext.shuffle.received_partition import SlotSchemas
+from sparkext.shuffle.received_partition import PartitionSchemas
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import is_cached, map_in_arrow
 from sparkext.spark.session_settings import is_connect, tasks_per_executor
@@ -36,9 +36,9 @@ _ATTRIBUTE = "_sparkext_lineage"
 class Lineage:
     """A pipeline under construction: its input, its joins with their build sides, and its output columns.
 
-    With a `scan`, `input` holds only the indexes of the scan's parts, one per partition. With a `slot`, `input` holds
-    the blocks of a partitioned join, of the probe side and of the first build side; the source of that build side is
-    None.
+    With a `scan`, `input` holds only the indexes of the scan's parts, one per partition. With a `partition`, `input`
+    holds the blocks of a partitioned join, of the probe side and of the first build side; the source of that build side
+    is None.
     """
 
     input: DataFrame
@@ -47,7 +47,7 @@ class Lineage:
     sources: tuple[BuildSource | None, ...] = ()
     reporter: Reporter | None = None
     scan: ProbeScan | None = None
-    slot: SlotSchemas | None = None
+    partition: PartitionSchemas | None = None
 
     @classmethod
     def starting_at(cls, frame: DataFrame) -> Lineage:
@@ -75,10 +75,10 @@ class Lineage:
         """Return the same pipeline over `frame`, which has `owner_columns` additional columns in front."""
         return replace(self, input=frame, spec=replace(self.spec, owner_columns=owner_columns))
 
-    def by_slot(self, cells: DataFrame, slot: SlotSchemas) -> Lineage:
+    def by_partition(self, blocks: DataFrame, partition: PartitionSchemas) -> Lineage:
         """Return the same pipeline over the blocks of its input and of the build side of the next join."""
-        spec = replace(self.spec, owner_columns=1 if slot.owns_build else 0)
-        return replace(self, input=cells, spec=spec, slot=slot)
+        spec = replace(self.spec, owner_columns=1 if partition.owns_build else 0)
+        return replace(self, input=blocks, spec=spec, partition=partition)
 
     def then(self, resolved: ResolvedJoin, source: BuildSource | None, settings: Settings) -> DataFrame:
         """Append a join and return the DataFrame of the whole pipeline."""
@@ -107,7 +107,7 @@ class Lineage:
             self.reporter,
             None if self.scan is None else self.scan.table.scan(self.scan.columns, settings.morsel_max_rows),
             None if self.scan is None else self.scan.parts,
-            slot=self.slot,
+            partition=self.partition,
             settings=settings,
             tasks_sharing=tasks_per_executor(self.input.sparkSession),
         )

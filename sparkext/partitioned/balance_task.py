@@ -1,7 +1,6 @@
 """The worker function that plans the partitions of a join, in one task between the map tasks and the join tasks.
 
 It runs the load balancer (the "foreman" of paper 5) in a worker, so that it also works with a driver without Python.
-In the code, a partition is a `slot` and a bucket a `line`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from sparkext.plans.shuffle.waves import SideCounts, counted, wave_plan
 
 
 @dataclass(frozen=True)
-class ForemanTask(ConfiguredTask):
+class BalanceTask(ConfiguredTask):
     """Answers each input batch with a JSON text: the planned partitions, and their loads without and with the plan.
 
     `order`: the work order, see `work_order.plan`.
@@ -39,21 +38,21 @@ class ForemanTask(ConfiguredTask):
 
     def _planned(self) -> dict[str, Any]:
         probe, *builds = (_Side.of(told) for told in (self.order["probe"], *self.order["builds"]))
-        lines = counted(
+        buckets = counted(
             probe.counts,
             [build.counts for build in builds],
             np.sum([_met(probe, build) for build in builds], axis=0).tolist(),
             needs_probe=self.order["needs_probe"],
             needs_build=self.order["needs_build"],
         )
-        way = self.settings.debug_slots
+        way = self.settings.debug_partitions
         cores, most_shares, full = self.order["cores"], self.order["most_shares"], not self.order["needs_probe"]
         if (most_build_shares := self.order["most_build_shares"]) is not None:
             most = Cut(most_shares, most_build_shares)
-            plan = matrix_plan(lines.get(0), cores, most, way, full=full)
+            plan = matrix_plan(buckets.get(0), cores, most, way, full=full)
         else:
             plan = wave_plan(
-                lines,
+                buckets,
                 len(probe.counts.sent),
                 cores,
                 most_shares=most_shares,
@@ -61,8 +60,8 @@ class ForemanTask(ConfiguredTask):
                 marks=full,
                 way=way,
             )
-        slots = [[vars(share) for share in slot] for slot in plan.slots]
-        return {**vars(plan), "slots": slots}
+        partitions = [[vars(share) for share in partition] for partition in plan.partitions]
+        return {**vars(plan), "partitions": partitions}
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class _Side:
 
 
 def _met(probe: _Side, build: _Side) -> Any:
-    """Return int64[lines]: the number of joined pairs of each bucket."""
+    """Return int64[buckets]: the number of joined pairs of each bucket."""
     pairs = pairs_of(probe.sketch, build.sketch)
     return pairs if build.paired else np.minimum(pairs, probe.counts.rows)
 

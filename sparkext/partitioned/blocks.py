@@ -4,8 +4,8 @@
                                   ├─▶ shuffled by partition ──mapInArrow──▶ rows joined, partition by partition
     right ──mapInArrow──▶ blocks ─┘
 
-The key of a row determines its bucket (`line` in the code), and the bucket its partition (`slot`), a partition of
-Spark's shuffle. Rows are sent in blocks (`cells`), which hold all columns. Each partition is joined on its own, by a
+The key of a row determines its bucket, and the bucket its partition, a partition of
+Spark's shuffle. Rows are sent in blocks, which hold all columns. Each partition is joined on its own, by a
 task that indexes the build rows of the partition.
 """
 
@@ -20,11 +20,11 @@ from sparkext.partitioned.send_task import PartitionTask
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.types import arrow_key_type
 from sparkext.shuffle.blocks import COLUMNS, DDL
-from sparkext.shuffle.partitioning import Partitioning, line_count
-from sparkext.shuffle.received_partition import SlotSchemas
+from sparkext.shuffle.partitioning import Partitioning, bucket_count
+from sparkext.shuffle.received_partition import PartitionSchemas
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick
-from sparkext.spark.partition_keys import slot_keys
+from sparkext.spark.partition_keys import partition_keys
 from sparkext.spark.session_settings import encrypts_files, limits_batches, tasks_per_executor
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def is_partitionable(session: SparkSession, condition: JoinCondition) -> bool:
     return not problems
 
 
-def shuffled_by_slot(
+def shuffled_by_partition(
     probe: DataFrame, build: DataFrame, resolved: ResolvedJoin, settings: Settings
-) -> tuple[DataFrame, SlotSchemas]:
+) -> tuple[DataFrame, PartitionSchemas]:
     """Return the blocks of both sides, shuffled to the partitions of the join, and the schemas of their rows.
 
     There are as many partitions as Spark's own joins would have.
@@ -65,20 +65,20 @@ def shuffled_by_slot(
     session = probe.sparkSession
     spec = resolved.spec
     build = pick(build, resolved.published)
-    slots = int(session.conf.get("spark.sql.shuffle.partitions") or "1")
-    keys = slot_keys(slots)
-    table = RoutingTable(line_count(slots), slots)
+    partitions = int(session.conf.get("spark.sql.shuffle.partitions") or "1")
+    keys = partition_keys(partitions)
+    table = RoutingTable(bucket_count(partitions), partitions)
     key_types = tuple(arrow_key_type(key_type) for key_type in resolved.key_types)
     null_safe = tuple(key.null_safe for key in spec.keys)
 
-    def cells(frame: DataFrame, columns: tuple[int, ...], keeps_unmatchable: bool, is_build: bool) -> DataFrame:
+    def blocks(frame: DataFrame, columns: tuple[int, ...], keeps_unmatchable: bool, is_build: bool) -> DataFrame:
         partitioning = Partitioning(columns, key_types, null_safe, table, keeps_unmatchable, settings.debug_hash_mask)
         sharing = tasks_per_executor(session)
         task = PartitionTask(partitioning, keys, is_build, settings=settings, tasks_sharing=sharing)
         return map_in_arrow(frame, task, DDL)
 
-    sides = cells(probe, tuple(key.probe.column for key in spec.keys), spec.how in _KEEPS_PROBE, False).unionAll(
-        cells(build, tuple(key.build for key in spec.keys), spec.preserves_build, True)
+    sides = blocks(probe, tuple(key.probe.column for key in spec.keys), spec.how in _KEEPS_PROBE, False).unionAll(
+        blocks(build, tuple(key.build for key in spec.keys), spec.preserves_build, True)
     )
-    schemas = SlotSchemas(arrow_schema(probe.schema), {0: arrow_schema(build.schema)}, spec.preserves_build)
-    return sides.repartition(slots, COLUMNS[0]), schemas
+    schemas = PartitionSchemas(arrow_schema(probe.schema), {0: arrow_schema(build.schema)}, spec.preserves_build)
+    return sides.repartition(partitions, COLUMNS[0]), schemas

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from sparkext.engine.worker_task import ConfiguredTask, task_id
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.shuffle.blocks import COLUMNS, cell_row
-from sparkext.shuffle.outgoing_rows import leaving_cells
+from sparkext.shuffle.blocks import COLUMNS, block_row
+from sparkext.shuffle.outgoing_rows import outgoing_blocks
 from sparkext.shuffle.partitioning import Partitioning
 
 _KINDS = (pa.int32(), pa.bool_())
@@ -18,21 +18,21 @@ _KINDS = (pa.int32(), pa.bool_())
 
 @dataclass(frozen=True)
 class PartitionTask(ConfiguredTask):
-    """Emits the rows of a side in blocks (`cell` in the code).
+    """Emits the rows of a side in blocks.
 
-    `slot_keys[i]`: a key that Spark's shuffle maps to partition i.
+    `partition_keys[i]`: a key that Spark's shuffle maps to partition i.
     """
 
     partitioning: Partitioning
-    slot_keys: tuple[int, ...]
+    partition_keys: tuple[int, ...]
     is_build: bool
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send the rows of one Spark partition."""
         probe = process_probe()
-        for cells in leaving_cells(batches, self.partitioning, task_id().partition, lambda: probe.headroom(tasks)):
-            for slot, cell in cells:
-                yield self._row(slot, cell)
+        for blocks in outgoing_blocks(batches, self.partitioning, task_id().partition, lambda: probe.headroom(tasks)):
+            for partition, block in blocks:
+                yield self._row(partition, block)
 
-    def _row(self, slot: int, cell: pa.Buffer) -> pa.RecordBatch:
-        return cell_row(COLUMNS, _KINDS, (self.slot_keys[slot], self.is_build), cell)
+    def _row(self, partition: int, block: pa.Buffer) -> pa.RecordBatch:
+        return block_row(COLUMNS, _KINDS, (self.partition_keys[partition], self.is_build), block)

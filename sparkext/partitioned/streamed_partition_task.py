@@ -1,4 +1,4 @@
-"""The worker function that joins the rows of a partition (`slot` in the code) while they are streamed to it."""
+"""The worker function that joins the rows of a partition while they are streamed to it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sparkext.build_sides.index_store import BuildSide
 from sparkext.engine.join_pipeline import join_pipeline
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.pipeline_task import PipelineTask, peak_rss_bytes
-from sparkext.engine.sources.streamed_blocks import LineClock, StreamedCells, arriving
+from sparkext.engine.sources.streamed_blocks import BucketClock, StreamedBlocks, arriving
 from sparkext.engine.worker_task import MemoryShare, WorkerTask, task_id
 from sparkext.memory.probes import Tasks
 from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics, followed_by
 from sparkext.shuffle.packed_rows import RowUnpacker
-from sparkext.shuffle.received_partition import FileRows, Slot, SlotSchemas
+from sparkext.shuffle.received_partition import FileRows, Partition, PartitionSchemas
 from sparkext.shuffle.streamed import HOME, Streamed, TaskFiles
 
 _MOST_GROUPS = 17
@@ -28,16 +28,16 @@ _MOST_GROUPS = 17
 
 
 @dataclass(frozen=True)
-class StreamedSlotTask(WorkerTask):
-    """Joins blocks (`cell` in the code) as they are received.
+class StreamedPartitionTask(WorkerTask):
+    """Joins blocks as they are received.
 
-    They are joined with the build rows of all buckets (`line` in the code) whose home is this partition, or with the
+    They are joined with the build rows of all buckets whose home is this partition, or with the
     build rows of a single moved bucket. The locations of build rows are received before the first block that needs
     these rows.
     """
 
     task: PipelineTask
-    schemas: SlotSchemas
+    schemas: PartitionSchemas
     streamed: Streamed
 
     @property
@@ -50,14 +50,16 @@ class StreamedSlotTask(WorkerTask):
         spec, settings = PipelineSpec.from_json(self.task.spec_json), self.task.settings
         whole = self.task.open(spec)
         resources = replace(Resources.of_this_task(tasks), cores=1)  # bucket costs are CPU times of one thread
-        clock = LineClock(TaskFiles(self.streamed.run))
+        clock = BucketClock(TaskFiles(self.streamed.run))
         rows = RowUnpacker(self.schemas.probe)
-        slot = task_id().partition
+        partition = task_id().partition
         recipes = dict(enumerate(index_recipes(spec, settings.debug_hash_mask)))
         groups = _Groups(lambda places: self._build_sides(recipes, whole, places))
         metrics = TaskMetrics(task_id())
         try:
-            coming = groupby(arriving(batches), lambda come: (come.is_build, self.streamed.group(come.line, slot)))
+            coming = groupby(
+                arriving(batches), lambda come: (come.is_build, self.streamed.group(come.bucket, partition))
+            )
             for (is_build, group), come in coming:
                 if is_build:
                     for build in come:
@@ -65,7 +67,7 @@ class StreamedSlotTask(WorkerTask):
                     continue
                 part = TaskMetrics(task_id())
                 pipeline = join_pipeline(spec, groups.of(group), self.task.output_schema, settings, resources, part)
-                yield from pipeline.run(StreamedCells(come, rows, settings.morsel_max_rows, clock))
+                yield from pipeline.run(StreamedBlocks(come, rows, settings.morsel_max_rows, clock))
                 metrics = followed_by(metrics, part)
         finally:
             clock.tell()
@@ -78,7 +80,7 @@ class StreamedSlotTask(WorkerTask):
         """Return the build sides of all joins: the replicated build sides, and the build rows of a group."""
         told = pa.record_batch([pa.array([places.to_pybytes().decode()])], names=["places"])
         with closing(FileRows([told], self.schemas)) as rows:
-            sides = {**whole, **Slot(self.schemas, rows).build_sides(recipes)}
+            sides = {**whole, **Partition(self.schemas, rows).build_sides(recipes)}
         return [sides[number] for number in recipes]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from sparkext.reports import partition_chart as slot_chart
+from sparkext.reports import partition_chart as partition_chart
 from sparkext.reports.text import builds_told, files_told, orders_told
 from sparkext.reports.timeline import color_of, drawn
 from sparkext.wording import LIMITS, counted, ratio, size
@@ -45,7 +45,7 @@ def laid_out(report: PipelineRun) -> str:
         f'<div style="opacity:.75;margin:2px 0 8px">{escape(_summary(report))}</div>'
         '<div style="overflow-x:auto"><table style="border-collapse:collapse;border:0;table-layout:auto;width:auto;'
         f'margin:0 0 14px;font-size:12px"><thead><tr>{_header()}</tr></thead><tbody>{rows}</tbody></table></div>'
-        f"{drawn(report)}{'' if report.slots is None else slot_chart.drawn(report.slots)}{notes}</div>"
+        f"{drawn(report)}{'' if report.partitions is None else partition_chart.drawn(report.partitions)}{notes}</div>"
     )
 
 

@@ -1,6 +1,6 @@
 """The partition loads of a partitioned join as an SVG, the heaviest first: by hash, as planned, and as they ran.
 
-If rows were streamed to partitions (`slots` in the code), the chart shows the first interval, the last interval and the
+If rows were streamed to partitions, the chart shows the first interval, the last interval and the
 whole run instead. A second chart shows the skew of each interval.
 """
 
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from sparkext.reports.svg import COLORS, GRAY, LEFT, RIGHT, decimal_step, drawing, grid_line, text
 
 if TYPE_CHECKING:
-    from sparkext.reports.partition_loads import SlotLoads
+    from sparkext.reports.partition_loads import PartitionLoads
 
 _TOP, _BOTTOM, _HEIGHT = 34, 150, 178
 _LEGEND = 150  # pixels per name
 
 
-def drawn(loads: SlotLoads) -> str:
+def drawn(loads: PartitionLoads) -> str:
     """Return the charts, or an empty text for a single partition."""
     series = (
         ("first interval" if loads.skews else "by hash", loads.by_hash, GRAY),
@@ -29,11 +29,11 @@ def drawn(loads: SlotLoads) -> str:
     most = max(max(values, default=0.0) for _, values, _ in series)
     if len(loads.planned) < 2 or most <= 0:
         return ""
-    parts = _axis(f"Seconds of each slot, the heaviest first: {loads}", most, " s")
+    parts = _axis(f"Seconds of each partition, the heaviest first: {loads}", most, " s")
     for place, (name, values, color) in enumerate(series):
         parts.append(_steps(sorted(values, reverse=True), most, color, name))
         parts.append(text(LEFT + place * _LEGEND, _BOTTOM + 20, name, color=color, weight=700))
-    return drawing(_HEIGHT, "Loads of the slots", parts) + _trajectory(loads.skews)
+    return drawing(_HEIGHT, "Loads of the partitions", parts) + _trajectory(loads.skews)
 
 
 def _trajectory(skews: Sequence[float]) -> str:
@@ -41,9 +41,9 @@ def _trajectory(skews: Sequence[float]) -> str:
     most = max(skews, default=0.0)
     if len(skews) < 2 or most <= 0:
         return ""
-    parts = _axis("Skew of the slots in each interval: (max - min) / mean", most)
+    parts = _axis("Skew of the partitions in each interval: (max - min) / mean", most)
     parts.append(_steps(skews, most, COLORS[0], "skew"))
-    return drawing(_HEIGHT, "Skew of the slots", parts)
+    return drawing(_HEIGHT, "Skew of the partitions", parts)
 
 
 def _axis(title: str, most: float, unit: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""Partition loads of a partitioned join (`slots` in the code): by hash, as planned, and as they ran."""
+"""Partition loads of a partitioned join: by hash, as planned, and as they ran."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def _built(index: Mapping[str, Any]) -> float:
 
 
 @dataclass(frozen=True)
-class SlotLoads:
+class PartitionLoads:
     """Seconds of work of each partition: planned by key hash alone, planned by the load balancer, and measured.
 
     `took` is the measured time of the partition's task for the index and the join, without tasks that reported nothing.
-    `moved` buckets (`line` in the code) were assigned to another partition than by hash, `split` buckets to several.
+    `moved` buckets were assigned to another partition than by hash, `split` buckets to several.
     `cut` is the grid shape, the numbers of parts of the probe and the build side, if partitions are units of a join
     matrix; `owners` is the number of further partitions, after the units, that emit unmatched build rows (see
     `plans.shuffle.matrix`). `skews` has the skew of each interval, if rows were streamed to partitions. Then `by_hash`
@@ -40,7 +40,7 @@ class SlotLoads:
     owners: int = 0
 
     @classmethod
-    def of(cls, planned: str, tasks: Sequence[TaskMetrics]) -> SlotLoads:
+    def of(cls, planned: str, tasks: Sequence[TaskMetrics]) -> PartitionLoads:
         """Combine the load balancer's plan, as JSON, with the metrics of the tasks."""
         told = json.loads(planned)
         if "streamed" in told:
@@ -52,11 +52,11 @@ class SlotLoads:
         return cls(*loads, took, told["moved"], told["split"], of_matrix, owners=told.get("owners", 0))
 
     @classmethod
-    def _streamed(cls, told: Mapping[str, Any]) -> SlotLoads:
+    def _streamed(cls, told: Mapping[str, Any]) -> PartitionLoads:
         """Read the final state of a run's load table."""
         took = tuple(told["worked"])
         intervals = [tuple(loads) for loads in told["judged"]] or [took]
-        shares = [len(slots) for slots in (told["interval"] or {"moved": {}})["moved"].values()]
+        shares = [len(partitions) for partitions in (told["interval"] or {"moved": {}})["moved"].values()]
         split = sum(count > 1 for count in shares)
         skews = tuple(map(skew, intervals))
         return cls(intervals[0], intervals[-1], took, len(shares) - split, split, skews=skews)
@@ -68,10 +68,10 @@ class SlotLoads:
             if self.owners:
                 units += f", and {self.owners} that tell which build rows match nothing"
             return f"{units}: skew {skew(self.took):.2f} as they ran"
-        lines = f"{counted(self.moved, 'line')} moved, {counted(self.split, 'line')} split"
+        buckets = f"{counted(self.moved, 'bucket')} moved, {counted(self.split, 'bucket')} split"
         if self.skews:
-            streamed = f"{counted(len(self.planned), 'slot')} in {counted(len(self.skews), 'interval')}, {lines}"
+            streamed = f"{counted(len(self.planned), 'partition')} in {counted(len(self.skews), 'interval')}, {buckets}"
             first, last = self.skews[0], self.skews[-1]
             return f"{streamed}: skew {first:.2f} in the first, {last:.2f} in the last, {skew(self.took):.2f} of all"
         balanced = f"skew {skew(self.by_hash):.2f} by hash, {skew(self.planned):.2f} as planned"
-        return f"{counted(len(self.planned), 'slot')}, {lines}: {balanced}, {skew(self.took):.2f} as they ran"
+        return f"{counted(len(self.planned), 'partition')}, {buckets}: {balanced}, {skew(self.took):.2f} as they ran"

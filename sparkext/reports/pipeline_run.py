@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparkext.parquet.metrics import ScanMetrics, merged_scans
 from sparkext.reports.metrics import TaskMetrics
-from sparkext.reports.partition_loads import SlotLoads
+from sparkext.reports.partition_loads import PartitionLoads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,14 +57,14 @@ class PipelineRun:
     """One run of a pipeline.
 
     `joins` has one entry per join, then one per following operator, the last of which is the sink. `tasks` are the
-    metrics of each task, `notes` state limitations of the report, and `slots` are the partition loads of a partitioned
-    join.
+    metrics of each task, `notes` state limitations of the report, and `partitions` are the loads of the partitions of a
+    partitioned join.
     """
 
     joins: tuple[JoinReport, ...]
     tasks: tuple[TaskMetrics, ...]
     notes: tuple[str, ...] = ()
-    slots: SlotLoads | None = None
+    partitions: PartitionLoads | None = None
 
     @property
     def scan(self) -> ScanMetrics | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sparkext.plans.adaptive.operator_summary import OperatorSummary
 from sparkext.reports import html, text
 from sparkext.reports.metrics import TaskMetrics, merged_operators
-from sparkext.reports.partition_loads import SlotLoads
+from sparkext.reports.partition_loads import PartitionLoads
 from sparkext.reports.pipeline_run import JoinReport, PipelineRun
 
 
@@ -17,8 +17,8 @@ class Report(PipelineRun):
 
     Printed, it is a table. A notebook shows it with a timeline of budgets and headroom. `to_pandas` and
     `decisions_to_pandas` return DataFrames. `joins` has one entry per join, then one per following operator, the last
-    of which is the sink. `tasks` has the metrics of each task, `notes` states limitations of the report, and `slots`
-    has the partition loads of a partitioned join.
+    of which is the sink. `tasks` has the metrics of each task, `notes` states limitations of the report, and
+    `partitions` has the loads of the partitions of a partitioned join.
     """
 
     def __str__(self) -> str:
@@ -33,9 +33,9 @@ class Report(PipelineRun):
 
 
 def summarise(
-    labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...] = (), slots: str | None = None
+    labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...] = (), partitions: str | None = None
 ) -> Report:
-    """Return the report of one run: sums over the tasks that report operators. `slots`: partition loads as JSON."""
+    """Return the report of one run: sums over the tasks that report operators. `partitions`: their loads as JSON."""
     tasks = [task for task in tasks if task.operators]
     operators = merged_operators(tasks)
     rows_out = [sum(rows) for rows in zip(*(task.rows_out() for task in tasks), strict=True)]
@@ -64,7 +64,7 @@ def summarise(
         )
     for number, name in enumerate(tasks[0].behind, len(labels)):
         joins.append(_entry(name, operators[number], rows_out[number], seconds[number]))
-    loads = None if slots is None else SlotLoads.of(slots, tasks)
+    loads = None if partitions is None else PartitionLoads.of(partitions, tasks)
     return Report(tuple(joins), tuple(tasks), notes, loads)
 
 

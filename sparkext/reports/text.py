@@ -32,7 +32,7 @@ _LEFT_ALIGNED = (0, 4)
 def laid_out(report: PipelineRun) -> str:
     """Return a table of the operators, lines about tasks, files, partitions and join orders, and the notes."""
     lines = table([_HEADER, *(_cells(join) for join in report.joins)], _LEFT_ALIGNED)
-    told = [*files_told(report), *builds_told(report), *slots_told(report), *orders_told(report)]
+    told = [*files_told(report), *builds_told(report), *partitions_reported(report), *orders_told(report)]
     return "\n".join([*lines, tasks_told(report), *told, *report.notes])
 
 
@@ -69,9 +69,9 @@ def builds_told(report: PipelineRun) -> list[str]:
     ]
 
 
-def slots_told(report: PipelineRun) -> list[str]:
+def partitions_reported(report: PipelineRun) -> list[str]:
     """Return a sentence on the partition loads of a partitioned join, or none."""
-    return [] if report.slots is None else [str(report.slots)]
+    return [] if report.partitions is None else [str(report.partitions)]
 
 
 def orders_told(report: PipelineRun) -> list[str]:

@@ -1,4 +1,4 @@
-"""Buffers received blocks (`cell` in the code): in memory up to a limit, then in a file."""
+"""Buffers received blocks: in memory up to a limit, then in a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkext.shuffle.blocks import rows_of
 from sparkext.storage.paced_writes import PacedWriter
 
 
-class HeldCells:
+class BlockBuffer:
     """A buffer of compressed blocks.
 
     `most()`: maximum bytes in memory, None without limit. The rest is spilled to disk, in `folder`. The spill file has
@@ -39,17 +39,17 @@ class HeldCells:
         """Whether blocks were spilled to disk."""
         return self._file is not None
 
-    def add(self, cell: pa.Buffer) -> None:
+    def add(self, block: pa.Buffer) -> None:
         """Add a block."""
         if self._file is None:
             most = self._most()
-            if most is None or self._bytes + cell.size <= most:
-                self._kept.append(cell)
-                self._bytes += cell.size
+            if most is None or self._bytes + block.size <= most:
+                self._kept.append(block)
+                self._bytes += block.size
                 return
             self._file = unnamed_file(self._folder)
-        self._file.write(cell)
-        self._written.append(cell.size)
+        self._file.write(block)
+        self._written.append(block.size)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows; release blocks in memory one by one."""

@@ -1,4 +1,4 @@
-"""The file that a map task writes for Spark's shuffle: blocks (`cell` in the code), ordered by bucket (`line`).
+"""The file that a map task writes for Spark's shuffle: blocks, ordered by bucket.
 
     │ checksum │ bytes │ packed rows │  checksum │ bytes │ …
     └───── a block of bucket 0 ──────┘
@@ -18,14 +18,14 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sparkext.errors import CellError
+from sparkext.errors import BlockError
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.shuffle.checksum import checksum
-from sparkext.kernels.shuffle.partition import SlotOrder
+from sparkext.kernels.shuffle.partition import PartitionOrder
 from sparkext.memory.address_space import mapping
 from sparkext.rows.collected import mapped, unnamed_file
 from sparkext.rows.morsels import MAX_MORSEL_BYTES
-from sparkext.shuffle.packed_rows import RowUnpacker, packed_cells
+from sparkext.shuffle.packed_rows import RowUnpacker, packed_blocks
 from sparkext.storage.paced_writes import PacedWriter
 
 _HEADER = struct.Struct("<QQ")
@@ -35,10 +35,10 @@ _ROWS_TOGETHER = 100_000
 """Number of rows that are read together: over half a morsel, as a morsel of two such batches would be a copy."""
 
 
-class _Cell(NamedTuple):
+class _Block(NamedTuple):
     """A block: bytes `start` to `stop` of buffer `run`, or of the spill file if `run` is -1."""
 
-    line: int
+    bucket: int
     run: int
     start: int
     stop: int
@@ -48,56 +48,58 @@ class MapOutput:
     """Gathers the blocks of a task, and finally writes them ordered by bucket. It has to be closed.
 
     `most()`: maximum bytes in memory, None without limit; the rest is spilled to an unnamed file on the disk of
-    `folder`. `sizes`: bytes in memory of each bucket's rows, int64[lines].
+    `folder`. `sizes`: bytes in memory of each bucket's rows, int64[buckets].
     """
 
-    def __init__(self, lines: int, most: Callable[[], int | None], folder: Path) -> None:
+    def __init__(self, buckets: int, most: Callable[[], int | None], folder: Path) -> None:
         """Begin without blocks."""
-        self._lines = lines
+        self._buckets = buckets
         self._most = most
         self._folder = folder
-        self._cells: list[_Cell] = []
+        self._blocks: list[_Block] = []
         self._runs: list[pa.Buffer] = []
         self._file: PacedWriter | None = None
         self._filled = 0
-        self.sizes = np.zeros(lines, dtype=np.int64)
+        self.sizes = np.zeros(buckets, dtype=np.int64)
 
     def close(self) -> None:
         """Close the spill file, if there is one."""
         if self._file is not None:
             self._file.close()
 
-    def add(self, rows: pa.RecordBatch, order: SlotOrder) -> None:
+    def add(self, rows: pa.RecordBatch, order: PartitionOrder) -> None:
         """Add rows; `order` has the row ids of each bucket."""
         if not order.rows.size:
             return
-        run, cells = packed_cells(rows, order)
-        for cell in cells:
-            self.sizes[cell.line] += cell.size
-        self._keep(run, [(cell.line, cell.start, cell.stop) for cell in cells])
+        run, blocks = packed_blocks(rows, order)
+        for block in blocks:
+            self.sizes[block.bucket] += block.size
+        self._keep(run, [(block.bucket, block.start, block.stop) for block in blocks])
 
-    def _keep(self, run: pa.Buffer, cells: list[tuple[int, int, int]]) -> None:
+    def _keep(self, run: pa.Buffer, blocks: list[tuple[int, int, int]]) -> None:
         most = self._most()
         if self._file is None and (most is None or sum(kept.size for kept in self._runs) + run.size <= most):
-            self._cells += [_Cell(line, len(self._runs), start, stop) for line, start, stop in cells]
+            self._blocks += [_Block(bucket, len(self._runs), start, stop) for bucket, start, stop in blocks]
             self._runs.append(run)
             return
         self._file = self._file or unnamed_file(self._folder)
-        self._cells += [_Cell(line, -1, self._filled + start, self._filled + stop) for line, start, stop in cells]
+        self._blocks += [
+            _Block(bucket, -1, self._filled + start, self._filled + stop) for bucket, start, stop in blocks
+        ]
         self._file.write(run)
         self._filled += run.size
 
     def write(self, stream: BinaryIO) -> Int64Array:
-        """Write all blocks; return the number of bytes of each bucket, int64[lines]."""
+        """Write all blocks; return the number of bytes of each bucket, int64[buckets]."""
         content = None if self._file is None else mapped(self._file)
-        lengths = np.zeros(self._lines, dtype=np.int64)
-        for cell in sorted(self._cells):
-            run = content if cell.run < 0 else self._runs[cell.run]
-            assert run is not None, "cells of the file are there only if it is"
-            message = run.slice(cell.start, cell.stop - cell.start)
+        lengths = np.zeros(self._buckets, dtype=np.int64)
+        for block in sorted(self._blocks):
+            run = content if block.run < 0 else self._runs[block.run]
+            assert run is not None, "blocks of the file are there only if it is"
+            message = run.slice(block.start, block.stop - block.start)
             stream.write(_HEADER.pack(_sum_of(message), message.size))
             stream.write(message)
-            lengths[cell.line] += _HEADER.size + message.size
+            lengths[block.bucket] += _HEADER.size + message.size
         return lengths
 
 
@@ -118,34 +120,34 @@ def rows_of_segments(
 
     Raises
     ------
-    CellError
+    BlockError
         A block is damaged.
     """
-    return RowUnpacker(schema, read).batches(_cells_of_all(segments), _ROWS_TOGETHER, MAX_MORSEL_BYTES)
+    return RowUnpacker(schema, read).batches(_blocks_of_all(segments), _ROWS_TOGETHER, MAX_MORSEL_BYTES)
 
 
-def _cells_of_all(segments: list[Segment]) -> Iterator[pa.Buffer]:
+def _blocks_of_all(segments: list[Segment]) -> Iterator[pa.Buffer]:
     path, content = "", pa.py_buffer(b"")
     for segment in segments:
         if segment.path != path:
             path, content = segment.path, _mapped(segment)
-        yield from _cells_of(segment, content)
+        yield from _blocks_of(segment, content)
 
 
-def _cells_of(segment: Segment, content: pa.Buffer) -> Iterator[pa.Buffer]:
+def _blocks_of(segment: Segment, content: pa.Buffer) -> Iterator[pa.Buffer]:
     at, end = segment.start, segment.start + segment.size
     if end > content.size:
-        raise CellError(_damaged(segment, f"it ends at byte {content.size}"))
+        raise BlockError(_damaged(segment, f"it ends at byte {content.size}"))
     while at < end:
         if end - at < _HEADER.size:
-            raise CellError(_damaged(segment, f"a cell begins {end - at} bytes before its end"))
+            raise BlockError(_damaged(segment, f"a block begins {end - at} bytes before its end"))
         expected, size = _HEADER.unpack(content.slice(at, _HEADER.size))
         at += _HEADER.size
         if size > end - at:
-            raise CellError(_damaged(segment, f"a cell of {size} bytes has {end - at}"))
+            raise BlockError(_damaged(segment, f"a block of {size} bytes has {end - at}"))
         message = content.slice(at, size)
         if _sum_of(message) != expected:
-            raise CellError(_damaged(segment, f"the checksum of the cell at {at} does not match"))
+            raise BlockError(_damaged(segment, f"the checksum of the block at {at} does not match"))
         yield message
         at += size
 
@@ -155,12 +157,12 @@ def _mapped(segment: Segment) -> pa.Buffer:
         with Path(segment.path).open("rb") as stream, mapping("rows from other tasks"):
             return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
     except (OSError, ValueError) as error:  # mmap rejects empty files
-        raise CellError(_damaged(segment, str(error))) from error
+        raise BlockError(_damaged(segment, str(error))) from error
 
 
 def _damaged(segment: Segment, problem: str) -> str:
     where = f"{segment.start} to {segment.start + segment.size} of {segment.path!r}"
-    return f"cells at bytes {where} cannot be read: {problem}"
+    return f"blocks at bytes {where} cannot be read: {problem}"
 
 
 def _sum_of(message: pa.Buffer) -> int:

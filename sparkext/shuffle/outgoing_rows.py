@@ -1,6 +1,6 @@
-"""Outgoing rows of a task, gathered until they fill blocks (`cell` in the code) of sufficient size.
+"""Outgoing rows of a task, gathered until they fill blocks of sufficient size.
 
-    batches ──▶ rows by partition (`slot`) ──▶ blocks
+    batches ──▶ rows by partition ──▶ blocks
 
 The gathered rows are sorted by partition, so that each block is a contiguous range.
 """
@@ -14,27 +14,27 @@ import pyarrow as pa
 from sparkext.memory.freed import FreeMemory, headroom_for
 from sparkext.rows.morsels import combined, within_bytes
 from sparkext.rows.taken import taken
-from sparkext.shuffle.blocks import CELL_BYTES, cell_of
+from sparkext.shuffle.blocks import BLOCK_BYTES, block_of
 from sparkext.shuffle.partitioning import Partitioning
 
 _LEAST_BYTES = 32 << 20
 _MOST_BYTES = 512 << 20
-_BYTES_PER_SLOT = 2 << 20
+_BYTES_PER_PARTITION = 2 << 20
 _COPIES = 4
 """Copies of the rows that exist while they are sorted: the original, two sorted copies, and the blocks."""
 _SHARE_OF_HEADROOM = 0.25
 _KEY_BYTES = 8
 
 
-def leaving_cells(
+def outgoing_blocks(
     batches: Iterable[pa.RecordBatch], partitioning: Partitioning, task: int, free: FreeMemory
 ) -> Iterator[list[tuple[int, pa.Buffer]]]:
     """Yield lists of blocks with their partition indexes. `task` is as in `Partitioning.order`."""
-    for rows in gathered(batches, partitioning.table.slots, free):
-        yield _cells(rows, partitioning, task)
+    for rows in gathered(batches, partitioning.table.partitions, free):
+        yield _blocks(rows, partitioning, task)
 
 
-def gathered(batches: Iterable[pa.RecordBatch], slots: int, free: FreeMemory) -> Iterator[pa.RecordBatch]:
+def gathered(batches: Iterable[pa.RecordBatch], partitions: int, free: FreeMemory) -> Iterator[pa.RecordBatch]:
     """Combine batches until they fill blocks of sufficient size for each partition."""
     waiting: list[pa.RecordBatch] = []
     size = limit = 0
@@ -43,16 +43,16 @@ def gathered(batches: Iterable[pa.RecordBatch], slots: int, free: FreeMemory) ->
             yield combined(waiting)
             waiting, size = [], 0
         if batch.num_rows:
-            limit = limit if waiting else bytes_to_gather(slots, free)
+            limit = limit if waiting else bytes_to_gather(partitions, free)
             waiting.append(batch)
             size += gathered_bytes(batch)
     if waiting:
         yield combined(waiting)
 
 
-def bytes_to_gather(slots: int, free: FreeMemory) -> int:
+def bytes_to_gather(partitions: int, free: FreeMemory) -> int:
     """Return the bytes that fill blocks of sufficient size for each partition, within a share of this task's memory."""
-    wanted = min(max(_LEAST_BYTES, slots * _BYTES_PER_SLOT), _MOST_BYTES)
+    wanted = min(max(_LEAST_BYTES, partitions * _BYTES_PER_PARTITION), _MOST_BYTES)
     headroom = headroom_for(int(_COPIES * wanted / _SHARE_OF_HEADROOM), free)
     return wanted if headroom is None else min(wanted, int(headroom * _SHARE_OF_HEADROOM / _COPIES))
 
@@ -62,12 +62,14 @@ def gathered_bytes(batch: pa.RecordBatch) -> int:
     return int(batch.nbytes + batch.num_rows * _KEY_BYTES)
 
 
-def _cells(rows: pa.RecordBatch, partitioning: Partitioning, task: int) -> list[tuple[int, pa.Buffer]]:
-    order = partitioning.order(partitioning.lines(rows)[1], task)
+def _blocks(rows: pa.RecordBatch, partitioning: Partitioning, task: int) -> list[tuple[int, pa.Buffer]]:
+    order = partitioning.order(partitioning.buckets(rows)[1], task)
     in_order = taken(rows, order.rows)
     return [
-        (slot, cell_of(piece))
-        for slot, (start, stop) in enumerate(zip(order.starts[:-1].tolist(), order.starts[1:].tolist(), strict=True))
+        (partition, block_of(piece))
+        for partition, (start, stop) in enumerate(
+            zip(order.starts[:-1].tolist(), order.starts[1:].tolist(), strict=True)
+        )
         if start < stop
-        for piece in within_bytes(in_order.slice(start, stop - start), CELL_BYTES)
+        for piece in within_bytes(in_order.slice(start, stop - start), BLOCK_BYTES)
     ]

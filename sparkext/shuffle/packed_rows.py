@@ -1,4 +1,4 @@
-"""A compact block format that is fast to write: the content of blocks (`cell` in the code) in a map task's file.
+"""A compact block format that is fast to write: the content of blocks in a map task's file.
 
     numbers       14, 11, 19        11 and the distances from it, 3, 0, 8, one byte each
     texts         "AIR", "RAIL"     their lengths as numbers, 3 and 0, 1; "AIRRAIL", compressed
@@ -32,9 +32,9 @@ from sparkext.kernels.columns.gather import Column, gathered
 from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.keys.decimal_words import halves_of, words_of
 from sparkext.kernels.runtime.jit import AnyArray, frozen
-from sparkext.kernels.shuffle.partition import SlotOrder
+from sparkext.kernels.shuffle.partition import PartitionOrder
 from sparkext.rows.morsels import ranges_within
-from sparkext.shuffle.blocks import CELL_BYTES
+from sparkext.shuffle.blocks import BLOCK_BYTES
 
 _HEADER = struct.Struct("<QQ")
 _WORD = 8
@@ -46,7 +46,7 @@ _NO_FRAME = 16
 _NULLS = 32
 """Added to a width if the column contains nulls."""
 
-_MOST_CELLS = 1000
+_MOST_BLOCKS = 1000
 """Maximum number of blocks that are read together: each needs some kilobytes."""
 
 _UNSIGNED = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
@@ -132,27 +132,27 @@ class PackedRows:
             self._writer.write_batch(pa.RecordBatch.from_arrays(others, schema=self._schema))
 
 
-class PackedCell(NamedTuple):
-    """A block of bucket `line`: bytes `start` to `stop` of a buffer; its rows have `size` bytes in memory."""
+class PackedBlock(NamedTuple):
+    """A block of bucket `bucket`: bytes `start` to `stop` of a buffer; its rows have `size` bytes in memory."""
 
-    line: int
+    bucket: int
     start: int
     stop: int
     size: int
 
 
-def packed_cells(rows: pa.RecordBatch, order: SlotOrder) -> tuple[pa.Buffer, list[PackedCell]]:
+def packed_blocks(rows: pa.RecordBatch, order: PartitionOrder) -> tuple[pa.Buffer, list[PackedBlock]]:
     """Pack at least one row into blocks of one bucket each, in one buffer. `order` has the row ids of each bucket."""
     sink = pa.BufferOutputStream()
     packed = PackedRows(rows, order.rows, sink)
-    cells = []
-    for line in np.flatnonzero(np.diff(order.starts)).tolist():
-        first, last = int(order.starts[line]), int(order.starts[line + 1])
-        for start, stop, size in ranges_within(packed.size, first, last, CELL_BYTES):
+    blocks = []
+    for bucket in np.flatnonzero(np.diff(order.starts)).tolist():
+        first, last = int(order.starts[bucket]), int(order.starts[bucket + 1])
+        for start, stop, size in ranges_within(packed.size, first, last, BLOCK_BYTES):
             begin = sink.tell()
             packed.write(start, stop, size)
-            cells.append(PackedCell(line, begin, sink.tell(), size))
-    return sink.getvalue(), cells
+            blocks.append(PackedBlock(bucket, begin, sink.tell(), size))
+    return sink.getvalue(), blocks
 
 
 class RowUnpacker:
@@ -165,29 +165,29 @@ class RowUnpacker:
         self._columns = [_ColumnType.of(arrow_type) for arrow_type in schema.types]
         self._others: dict[bytes, pa.Schema] = {}
 
-    def batches(self, cells: Iterable[pa.Buffer], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, blocks: Iterable[pa.Buffer], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all blocks. Blocks are combined up to `most_rows` rows and `most_bytes` bytes in memory."""
-        waiting: list[_Cell] = []
+        waiting: list[_Block] = []
         rows = size = 0
-        for content in cells:
-            cell = self._cell(content)
-            too_much = rows + cell.rows > most_rows or size + cell.size > most_bytes or len(waiting) == _MOST_CELLS
+        for content in blocks:
+            block = self._block(content)
+            too_much = rows + block.rows > most_rows or size + block.size > most_bytes or len(waiting) == _MOST_BLOCKS
             if waiting and too_much:
                 yield self._batch(waiting, rows)
                 waiting, rows, size = [], 0, 0
-            waiting.append(cell)
-            rows, size = rows + cell.rows, size + cell.size
+            waiting.append(block)
+            rows, size = rows + block.rows, size + block.size
         if waiting:
             yield self._batch(waiting, rows)
 
-    def _batch(self, cells: Sequence[_Cell], rows: int) -> pa.RecordBatch:
+    def _batch(self, blocks: Sequence[_Block], rows: int) -> pa.RecordBatch:
         columns = [
-            column.array(cells, place, rows) if place in self._read else pa.nulls(rows, column.arrow_type)
+            column.array(blocks, place, rows) if place in self._read else pa.nulls(rows, column.arrow_type)
             for place, column in enumerate(self._columns)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _cell(self, content: pa.Buffer) -> _Cell:
+    def _block(self, content: pa.Buffer) -> _Block:
         columns = len(self._columns)
         rows, size = _HEADER.unpack(content.slice(0, _HEADER.size))
         bases = np.frombuffer(content, np.int64, columns, _HEADER.size).tolist()
@@ -218,11 +218,11 @@ class RowUnpacker:
             found = pa.ipc.read_record_batch(content.slice(at), self._others[codes])
             for place, value in zip(others, found.columns, strict=True):
                 values[place] = value
-        return _Cell(rows, size, frames, values)
+        return _Block(rows, size, frames, values)
 
 
 @dataclass(frozen=True)
-class _Cell:
+class _Block:
     """The unpacked header of a block: a frame per column, and the compressed values of the other columns."""
 
     rows: int
@@ -245,64 +245,64 @@ class _ColumnType:
             return cls(arrow_type, np.dtype(np.int64 if large else np.int32))
         return cls(arrow_type, np.dtype(np.int64) if pa.types.is_decimal128(arrow_type) else _signed(arrow_type))
 
-    def array(self, cells: Sequence[_Cell], place: int, rows: int) -> pa.Array:
+    def array(self, blocks: Sequence[_Block], place: int, rows: int) -> pa.Array:
         """Return the column at position `place` of all blocks."""
-        frames = [cell.frames[place] for cell in cells]
-        values: list[Any] = [cell.values[place] for cell in cells]
+        frames = [block.frames[place] for block in blocks]
+        values: list[Any] = [block.values[place] for block in blocks]
         if self.dtype is None:
             return pa.concat_arrays([value.flatten() for value in values])
         if any(frame.width == _NO_FRAME for frame in frames):  # some blocks have decimals of more than 64 bits
             return pa.concat_arrays(
                 [
-                    value.flatten() if value is not None else self._numbers([cell], [frame], cell.rows)
-                    for cell, frame, value in zip(cells, frames, values, strict=True)
+                    value.flatten() if value is not None else self._numbers([block], [frame], block.rows)
+                    for block, frame, value in zip(blocks, frames, values, strict=True)
                 ]
             )
         if is_var(self.arrow_type):
-            return self._texts(cells, frames, values, rows)
-        return self._numbers(cells, frames, rows)
+            return self._texts(blocks, frames, values, rows)
+        return self._numbers(blocks, frames, rows)
 
-    def _numbers(self, cells: Sequence[_Cell], frames: Sequence[_Frame], rows: int) -> pa.Array:
-        numbers = self._filled(cells, frames, rows)
+    def _numbers(self, blocks: Sequence[_Block], frames: Sequence[_Frame], rows: int) -> pa.Array:
+        numbers = self._filled(blocks, frames, rows)
         if pa.types.is_decimal128(self.arrow_type):
             numbers = halves_of(frozen(numbers))
-        return pa.Array.from_buffers(self.arrow_type, rows, [_bitmap(cells, frames), pa.py_buffer(numbers)])
+        return pa.Array.from_buffers(self.arrow_type, rows, [_bitmap(blocks, frames), pa.py_buffer(numbers)])
 
     def _texts(
-        self, cells: Sequence[_Cell], frames: Sequence[_Frame], values: Sequence[pa.Array], rows: int
+        self, blocks: Sequence[_Block], frames: Sequence[_Frame], values: Sequence[pa.Array], rows: int
     ) -> pa.Array:
-        lengths = self._filled(cells, frames, rows)
+        lengths = self._filled(blocks, frames, rows)
         ends = allocate(rows + 1, lengths.dtype)
         ends[0] = 0
         np.cumsum(lengths, out=ends[1:])
         data = allocate(int(ends[-1]), np.uint8)
         np.concatenate([_bytes_of(value) for value in values], out=data)
-        buffers = [_bitmap(cells, frames), pa.py_buffer(ends), pa.py_buffer(data)]
+        buffers = [_bitmap(blocks, frames), pa.py_buffer(ends), pa.py_buffer(data)]
         return pa.Array.from_buffers(self.arrow_type, rows, buffers)
 
-    def _filled(self, cells: Sequence[_Cell], frames: Sequence[_Frame], rows: int) -> AnyArray:
+    def _filled(self, blocks: Sequence[_Block], frames: Sequence[_Frame], rows: int) -> AnyArray:
         assert self.dtype is not None, "it has numbers or lengths"
         numbers = allocate(rows, self.dtype)
         start = 0
-        for cell, frame in zip(cells, frames, strict=True):
-            part = numbers[start : start + cell.rows]
+        for block, frame in zip(blocks, frames, strict=True):
+            part = numbers[start : start + block.rows]
             if frame.distances is None:
                 part.fill(frame.base)
             elif frame.width == self.dtype.itemsize:
                 part[:] = frame.distances.view(self.dtype)
             else:
                 np.add(frame.distances, self.dtype.type(frame.base), out=part, dtype=self.dtype)
-            start += cell.rows
+            start += block.rows
         return numbers
 
 
-def _bitmap(cells: Sequence[_Cell], frames: Sequence[_Frame]) -> pa.Buffer | None:
+def _bitmap(blocks: Sequence[_Block], frames: Sequence[_Frame]) -> pa.Buffer | None:
     """Return the validity bitmap, 1 for values that are not null; None if there are no nulls."""
     if all(frame.valid is None for frame in frames):
         return None
     valid = [
-        np.ones(cell.rows, np.uint8) if frame.valid is None else frame.valid
-        for cell, frame in zip(cells, frames, strict=True)
+        np.ones(block.rows, np.uint8) if frame.valid is None else frame.valid
+        for block, frame in zip(blocks, frames, strict=True)
     ]
     return pa.py_buffer(np.packbits(np.concatenate(valid), bitorder="little"))
 

@@ -1,4 +1,4 @@
-"""The partitioning of one side of a join: its keys, and the mapping from buckets (`line`) to partitions (`slot`)."""
+"""The partitioning of one side of a join: its keys, and the mapping from buckets to partitions."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ import pyarrow as pa
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.keys.normalised import cast_key, normalise_keys
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.kernels.shuffle.partition import MOST_LINES, Int32Array, SlotOrder, hashes_of, lines_of, slot_order
+from sparkext.kernels.shuffle.partition import (
+    MOST_BUCKETS,
+    Int32Array,
+    PartitionOrder,
+    buckets_of,
+    hashes_of,
+    partition_order,
+)
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.fingerprints import row_hashes
 
-_LEAST_LINES = 1 << 12
-_LINES_PER_SLOT = 16
+_LEAST_BUCKETS = 1 << 12
+_BUCKETS_PER_PARTITION = 16
 
 
-def line_count(slots: int) -> int:
+def bucket_count(partitions: int) -> int:
     """Return a number of buckets, a power of two, that is large enough to balance partitions by moving buckets."""
-    wanted = max(_LEAST_LINES, _LINES_PER_SLOT * slots)
-    return min(1 << (wanted - 1).bit_length(), MOST_LINES)
+    wanted = max(_LEAST_BUCKETS, _BUCKETS_PER_PARTITION * partitions)
+    return min(1 << (wanted - 1).bit_length(), MOST_BUCKETS)
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Partitioning:
     keeps_unmatchable: bool
     hash_mask: int
 
-    def lines(self, rows: pa.RecordBatch) -> tuple[Int64Array, Int32Array]:
+    def buckets(self, rows: pa.RecordBatch) -> tuple[Int64Array, Int32Array]:
         """Return the hash of each row's key, and its bucket. Without keys, both are 0 for all rows."""
         if not self.key_columns:
             return frozen(np.zeros(rows.num_rows, np.int64)), frozen(np.zeros(rows.num_rows, np.int32))
@@ -51,7 +58,7 @@ class Partitioning:
         ]
         keys = normalise_keys(columns, self.null_safe)
         hashes = hashes_of(keys, self.hash_mask)
-        return hashes, lines_of(keys, hashes, self.table.lines)
+        return hashes, buckets_of(keys, hashes, self.table.buckets)
 
     def checksum(self, rows: pa.RecordBatch, hashes: Int64Array) -> int:
         """Return a checksum of the rows, independent of their order: of the keys or, without keys, of all columns.
@@ -63,13 +70,13 @@ class Partitioning:
             return int(hashes.sum())  # may overflow
         return int(row_hashes(rows.columns, rows.num_rows).sum() + rows.num_rows)
 
-    def order(self, lines: Int32Array, task: int) -> SlotOrder:
+    def order(self, buckets: Int32Array, task: int) -> PartitionOrder:
         """Sort rows by partition. Rows that cannot match are dropped, or sent to a partition that `task` determines.
 
         A task that runs again therefore sends every row to the same partition, whichever order its rows are in.
         """
-        nowhere = task % self.table.slots if self.keeps_unmatchable else None
-        return slot_order(lines, self._homes, self.table.slots, nowhere)
+        nowhere = task % self.table.partitions if self.keeps_unmatchable else None
+        return partition_order(buckets, self._homes, self.table.partitions, nowhere)
 
     @cached_property
     def _homes(self) -> Int32Array:
@@ -77,7 +84,7 @@ class Partitioning:
 
 
 def homes_of(table: RoutingTable) -> Int32Array:
-    """Return the first partition of each bucket: int32[lines]."""
-    homes: Int32Array = np.arange(table.lines, dtype=np.int32) % np.int32(table.slots)
-    homes[[*table.moved]] = [slots[0] for slots in table.moved.values()]
+    """Return the first partition of each bucket: int32[buckets]."""
+    homes: Int32Array = np.arange(table.buckets, dtype=np.int32) % np.int32(table.partitions)
+    homes[[*table.moved]] = [partitions[0] for partitions in table.moved.values()]
     return frozen(homes)

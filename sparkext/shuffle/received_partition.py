@@ -1,4 +1,4 @@
-"""One partition (`slot` in the code) of an exchange, as read by its join task: build rows and probe rows.
+"""One partition of an exchange, as read by its join task: build rows and probe rows.
 
 Each build side is read completely before the first probe row is joined.
 """
@@ -22,8 +22,8 @@ from sparkext.plans.pipeline.spec import MARKS
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.types import conformed
-from sparkext.shuffle.block_buffer import HeldCells
-from sparkext.shuffle.blocks import cells_in
+from sparkext.shuffle.block_buffer import BlockBuffer
+from sparkext.shuffle.blocks import blocks_in
 from sparkext.shuffle.map_output import Segment, rows_of_segments
 from sparkext.storage.local_folder import local_folder
 
@@ -31,7 +31,7 @@ _OWNED_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
-class SlotSchemas:
+class PartitionSchemas:
     """The schemas of the probe side, and of build sides by join number.
 
     `owns_build`: whether the first join emits its unmatched build rows.
@@ -42,7 +42,7 @@ class SlotSchemas:
     owns_build: bool
 
 
-class SlotRows(Protocol):
+class PartitionRows(Protocol):
     """The received rows of a partition. They have to be closed."""
 
     def probe(self) -> Iterator[pa.RecordBatch]:
@@ -69,15 +69,15 @@ class SlotRows(Protocol):
         ...
 
 
-class CellRows:
-    """Rows received as blocks (`cell` in the code) of both sides in any order. All blocks are buffered first."""
+class BlockRows:
+    """Rows received as blocks of both sides in any order. All blocks are buffered first."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Read all blocks."""
-        self._probe, self._build = (HeldCells(share_of_headroom, local_folder()) for _ in range(2))
+        self._probe, self._build = (BlockBuffer(share_of_headroom, local_folder()) for _ in range(2))
         for batch in batches:
-            for is_build, cell in cells_in(batch):
-                (self._build if is_build else self._probe).add(cell)
+            for is_build, block in blocks_in(batch):
+                (self._build if is_build else self._probe).add(block)
 
     def probe(self) -> Iterator[pa.RecordBatch]:
         """Yield the probe rows."""
@@ -104,7 +104,7 @@ class CellRows:
 class FileRows:
     """Rows in the files of map tasks. `batches` has one row, a JSON text with their locations."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], schemas: SlotSchemas) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch], schemas: PartitionSchemas) -> None:
         """Read the locations."""
         told = [text for batch in batches for text in batch.column(0).to_pylist()]
         where = json.loads(told[0]) if told else {"probe": [], "builds": {}, "copies": [], "marks": []}
@@ -136,10 +136,10 @@ def _segments(told: list[list[Any]]) -> list[Segment]:
     return [Segment(*segment) for segment in told]
 
 
-class Slot:
+class Partition:
     """The rows of a partition, in the form that a pipeline reads."""
 
-    def __init__(self, schemas: SlotSchemas, rows: SlotRows) -> None:
+    def __init__(self, schemas: PartitionSchemas, rows: PartitionRows) -> None:
         """Bind the rows to their schemas."""
         self._schemas = schemas
         self._rows = rows

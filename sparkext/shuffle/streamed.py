@@ -1,6 +1,6 @@
 """Rows streamed to partitions that join them at the same time: the description for both ends, and a task's files.
 
-A worker and its JVM task share the folder of local files. The JVM task copies the load table (`Board`) of a run into
+A worker and its JVM task share the folder of local files. The JVM task copies the load table of a run into
 this folder, where a routing worker reads it. It also reads the workers' proposals and measurements from there.
 """
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sparkext.plans.shuffle.load_table import Board, Interval, Told
+from sparkext.plans.shuffle.load_table import Interval, LoadTable, Told
 from sparkext.storage.container import private_file
 from sparkext.storage.local_folder import beside_task
 
-ROUTED = pa.schema([("slot", pa.int32()), ("line", pa.int32()), ("cell", pa.binary())])
-"""The output of a routing task: blocks (`cell`) of one bucket (`line`) each, with their partitions (`slot`)."""
+ROUTED = pa.schema([("partition", pa.int32()), ("bucket", pa.int32()), ("block", pa.binary())])
+"""The output of a routing task: blocks of one bucket each, with their partitions."""
 
 HOME = -1
 """Stands for all buckets whose home is a partition, in place of a single bucket."""
@@ -24,15 +24,15 @@ HOME = -1
 
 @dataclass(frozen=True)
 class Streamed:
-    """The number of buckets (`lines`) and partitions (`slots`), and the name of the run, used in file names."""
+    """The number of buckets and partitions, and the name of the run, used in file names."""
 
-    lines: int
-    slots: int
+    buckets: int
+    partitions: int
     run: str
 
-    def group(self, line: int, slot: int) -> int:
+    def group(self, bucket: int, partition: int) -> int:
         """Return the group of build rows for a bucket in a partition: `HOME`, or the bucket if it was moved there."""
-        return HOME if line % self.slots == slot else line
+        return HOME if bucket % self.partitions == partition else bucket
 
 
 class TaskFiles:
@@ -43,9 +43,9 @@ class TaskFiles:
         self._run = run
         self._seen = 0
 
-    def board(self) -> Board | None:
+    def load_table(self) -> LoadTable | None:
         """Return the load table, None if it has not changed since the last call or does not exist."""
-        path = self._path("board")
+        path = self._path("load_table")
         try:
             changed = path.stat().st_mtime_ns
             if changed == self._seen:
@@ -54,7 +54,7 @@ class TaskFiles:
         except FileNotFoundError:
             return None
         self._seen = changed
-        return Board.from_json(text)
+        return LoadTable.from_json(text)
 
     def propose(self, interval: Interval) -> None:
         """Write a proposal."""

@@ -33,21 +33,21 @@ def plans_joins(session: Any) -> bool:
 class PlannedRun(NamedTuple):
     """The last run of a pipeline.
 
-    `joins` are the labels of its joins, `reports` the metrics of its tasks as JSON. `slots` are the loads of its
+    `joins` are the labels of its joins, `reports` the metrics of its tasks as JSON. `partitions` are the loads of its
     partitions as JSON, None if it is no partitioned join. `fell_back` is the reason of a fallback to Spark's own joins,
     None if there was none.
     """
 
     joins: list[str]
     reports: list[str]
-    slots: str | None
+    partitions: str | None
     fell_back: str | None
 
 
 def planned_runs(frame: Any) -> list[PlannedRun]:
     """Return the last run of each pipeline in the plan of `frame`, top down."""
     runs = _plans(frame).of(frame._jdf.queryExecution())
-    return [PlannedRun(list(run.joins()), list(run.reports()), run.slots(), run.fellBack()) for run in runs]
+    return [PlannedRun(list(run.joins()), list(run.reports()), run.partitions(), run.fellBack()) for run in runs]
 
 
 def declined_joins(frame: Any) -> list[str]:

@@ -29,12 +29,12 @@ from sparkext.plans.pipeline.spec import MOST_COMPARED, SPEC_VERSION
 from sparkext.plans.pipeline.top import MOST_TOP_ROWS
 from sparkext.plans.shuffle.bucket_costs import (
     COSTS,
+    SECONDS_PER_BLOCK,
     SECONDS_PER_BUILD_ROW,
     SECONDS_PER_BYTE,
-    SECONDS_PER_CELL,
     SECONDS_PER_ROW_OF_SEVERAL,
 )
-from sparkext.plans.shuffle.waves import LEAST_SLOT_SECONDS, SLOT_BUILD_BYTES, SLOT_SECONDS
+from sparkext.plans.shuffle.waves import LEAST_PARTITION_SECONDS, PARTITION_BUILD_BYTES, PARTITION_SECONDS
 from sparkext.shared import (
     BATCH_GROWTH,
     FIRST_BATCH_ROWS,
@@ -183,15 +183,15 @@ def _shared(sources: Sequence[Path]) -> str:
         "options": [_option(key) for key in REGISTRY],
         "spec_version": SPEC_VERSION,
         "most_top_rows": MOST_TOP_ROWS,
-        "slots": {
+        "partitions": {
             **asdict(COSTS),
             "per_build_row": SECONDS_PER_BUILD_ROW,
             "per_row_of_several": SECONDS_PER_ROW_OF_SEVERAL,
             "per_byte": SECONDS_PER_BYTE,
-            "per_cell": SECONDS_PER_CELL,
-            "slot_seconds": SLOT_SECONDS,
-            "least_seconds": LEAST_SLOT_SECONDS,
-            "build_bytes": SLOT_BUILD_BYTES,
+            "per_block": SECONDS_PER_BLOCK,
+            "partition_seconds": PARTITION_SECONDS,
+            "least_seconds": LEAST_PARTITION_SECONDS,
+            "build_bytes": PARTITION_BUILD_BYTES,
         },
         "first_batch_rows": FIRST_BATCH_ROWS,
         "batch_growth": BATCH_GROWTH,

@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 _SEED = 42
-_TRIED_PER_SLOT = 16
+_TRIED_PER_PARTITION = 16
 
 
-def slot_keys(slots: int) -> tuple[int, ...]:
-    """Return, for each of `slots` partitions, an integer key that `repartition(slots, …)` sends to that partition."""
-    keys = np.full(slots, -1, dtype=np.int64)
+def partition_keys(partitions: int) -> tuple[int, ...]:
+    """Return an integer key for each partition: `repartition(partitions, key)` sends rows with it to that partition."""
+    keys = np.full(partitions, -1, dtype=np.int64)
     start = 0
     while (keys < 0).any():
-        tried = np.arange(start, start + _TRIED_PER_SLOT * slots, dtype=np.int64)
-        partitions = _murmur3(tried.astype(np.uint32)).astype(np.int64) % slots
-        found, first = np.unique(partitions, return_index=True)
+        tried = np.arange(start, start + _TRIED_PER_PARTITION * partitions, dtype=np.int64)
+        targets = _murmur3(tried.astype(np.uint32)).astype(np.int64) % partitions
+        found, first = np.unique(targets, return_index=True)
         keys[found] = np.where(keys[found] < 0, tried[first], keys[found])
         start += tried.size
     return tuple(keys.tolist())

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def slots_of(session: SparkSession) -> int:
+def partitions_of(session: SparkSession) -> int:
     """Return the number of partitions, each with a state: Spark's shuffle partitions, at most the parallelism."""
     return max(1, min(int(session.conf.get("spark.sql.shuffle.partitions") or "1"), parallelism(session)))
 

@@ -24,8 +24,8 @@ from sparkext.engine.worker_task import check_version
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.rules import Calendars
 from sparkext.parquet.scan import ParquetScan
-from sparkext.partitioned.balance_task import ForemanTask
-from sparkext.partitioned.streamed_partition_task import StreamedSlotTask
+from sparkext.partitioned.balance_task import BalanceTask
+from sparkext.partitioned.streamed_partition_task import StreamedPartitionTask
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.projection import parse_projection
 from sparkext.plans.pipeline.scan import ScanSpec, Split
@@ -33,7 +33,7 @@ from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.reports.reporters import FileReporter
 from sparkext.rows.types import arrow_key_type
 from sparkext.shuffle.partitioning import Partitioning
-from sparkext.shuffle.received_partition import SlotSchemas
+from sparkext.shuffle.received_partition import PartitionSchemas
 from sparkext.shuffle.streamed import Streamed
 from sparkext.spark.arrow import arrow_schema
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def make(order_json: str) -> tuple[PipelineTask | StreamedSlotTask, StructType]:
+def make(order_json: str) -> tuple[PipelineTask | StreamedPartitionTask, StructType]:
     """Return the function for `mapInArrow` and its return type.
 
     The order's fields:
@@ -60,7 +60,7 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedSlotTask, StructType]:
     - `leaving`: the schema and keys of the outgoing rows; missing unless the result goes into an exchange
 
     Within `arriving` and `leaving`, `streamed` is missing unless rows are streamed. It has the numbers of buckets
-    (`lines`) and partitions (`slots`), and a name for the run.
+    and partitions, and a name for the run.
 
     Raises
     ------
@@ -79,14 +79,14 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedSlotTask, StructType]:
         FileReporter(order["run"]),
         _scan(order["scan"], settings) if "scan" in order else None,
         made=_source(order["made"], settings, sharing) if "made" in order else None,
-        slot=_arriving(order["arriving"]) if "arriving" in order else None,
-        slot_in_files=True,
+        partition=_arriving(order["arriving"]) if "arriving" in order else None,
+        partition_in_files=True,
         leaving=None if leaving is None else _leaving(leaving, settings),
         settings=settings,
         tasks_sharing=sharing,
     )
-    if task.slot is not None and "streamed" in order["arriving"]:
-        return StreamedSlotTask(task, task.slot, Streamed(**order["arriving"]["streamed"])), output
+    if task.partition is not None and "streamed" in order["arriving"]:
+        return StreamedPartitionTask(task, task.partition, Streamed(**order["arriving"]["streamed"])), output
     return task, output
 
 
@@ -112,14 +112,14 @@ def build(order_json: str) -> tuple[BuildSideTask, StructType]:
     return task, _schema(order["output"])
 
 
-def plan(order_json: str) -> tuple[ForemanTask, StructType]:
+def plan(order_json: str) -> tuple[BalanceTask, StructType]:
     """Return the function for `mapInArrow` that plans the partitions of a join, and its return type.
 
     The order's fields:
 
     - `settings`: as for `make`
     - `probe` and `builds`: for each side `rows`, `bytes`, `sizes` and `sketch` per bucket, as hexadecimal int64 (see
-      `leaving_rows.RESULT`), `maps`, the number of its map tasks, and `paired` (see `foreman_task`)
+      `leaving_rows.RESULT`), `maps`, the number of its map tasks, and `paired` (see `balancer_task`)
     - `ran`: the measurements of each partition of the previous join of this kind, see `line_costs.Ran`
     - `most_shares`: maximum number of parts into which the probe rows of a bucket can be split
     - `most_build_shares`: the same for build rows if partitions are units of a join matrix; null otherwise
@@ -129,7 +129,7 @@ def plan(order_json: str) -> tuple[ForemanTask, StructType]:
     """
     order = _read(order_json)
     settings = read_settings(order["settings"].get, {})
-    return ForemanTask(order, settings=settings, tasks_sharing=1), _schema(order["output"])
+    return BalanceTask(order, settings=settings, tasks_sharing=1), _schema(order["output"])
 
 
 def _read(order_json: str) -> dict[str, Any]:
@@ -163,9 +163,9 @@ def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None
     )
 
 
-def _arriving(told: dict[str, Any]) -> SlotSchemas:
+def _arriving(told: dict[str, Any]) -> PartitionSchemas:
     builds = {int(number): arrow_schema(_schema(schema)) for number, schema in told["builds"].items()}
-    return SlotSchemas(arrow_schema(_schema(told["probe"])), builds, told["owns_build"])
+    return PartitionSchemas(arrow_schema(_schema(told["probe"])), builds, told["owns_build"])
 
 
 def _leaving(told: dict[str, Any], settings: Settings) -> Leaving | Routed:
@@ -174,12 +174,12 @@ def _leaving(told: dict[str, Any], settings: Settings) -> Leaving | Routed:
         tuple(key["column"] for key in keys),
         tuple(arrow_key_type(parse_key_type(key["type"])) for key in keys),
         tuple(key["null_safe"] for key in keys),
-        RoutingTable(told["lines"], told["lines"]),
+        RoutingTable(told["buckets"], told["buckets"]),
         told["keeps_unmatchable"],
         settings.debug_hash_mask,
     )
     if "streamed" in told:
-        return Routed(partitioning, Streamed(**told["streamed"]), settings.debug_slots)
+        return Routed(partitioning, Streamed(**told["streamed"]), settings.debug_partitions)
     return Leaving(partitioning, told["run"])
 
 

@@ -119,7 +119,7 @@ def reduced(folder: Path) -> ReducedRows:
 
 def run_rows(folder: Path, stored: StoredSide = SIDE, place: Any = None) -> RunRows:
     width = len(stored.schema) - 2
-    columns = {"k": [3, 1, 3, 2], "t": [3, 2, 2, 1], "until": [13, 12, 12, 11], "line": [0] * 4, "row": [1, 2, 3, 4]}
+    columns = {"k": [3, 1, 3, 2], "t": [3, 2, 2, 1], "until": [13, 12, 12, 11], "bucket": [0] * 4, "row": [1, 2, 3, 4]}
     picked = [[*columns.values()][n] for n in (*range(width), *range(2, len(columns)))][: len(stored.schema)]
     rows = pa.table([pa.array(v).cast(t) for v, t in zip(picked, stored.schema.types, strict=True)], stored.schema)
     place = LocalPlace(folder / "cp") if place is None else place

@@ -31,7 +31,7 @@ OTHERS = {
 def checksum(rows: pa.RecordBatch, *keys: int) -> int:
     types = tuple(rows.schema.field(key).type for key in keys)
     partitioning = Partitioning(keys, types, (False,) * len(keys), RoutingTable(8, 1), True, -1 & (1 << 64) - 1)
-    return partitioning.checksum(rows, partitioning.lines(rows)[0])
+    return partitioning.checksum(rows, partitioning.buckets(rows)[0])
 
 
 @pytest.mark.parametrize("keys", [(), (0,), (1, 3)])

@@ -170,7 +170,7 @@ def test_a_partitioned_join(spark: SparkSession, kind: str, harm: str) -> None:
     with configured(spark, spark_sparkext_partitioned="always", spark_sql_shuffle_partitions=6):
         one, other = facts(spark), dim(spark, "id", 40, per_key=2)
         out = assert_like_spark(spark, lambda: one.join(other, one.a == other.d, kind))
-        assert "partitioned=32 lines of join 1" in plan_of(out)
+        assert "partitioned=32 buckets of join 1" in plan_of(out)
         expected = Counter(map(repr, map(tuple, out.rdd.collect())))
         lose_map_output() if harm == "lost" else damage_map_output()
         with jobs_of(spark, f"{harm}, {kind}") as stages:
@@ -308,7 +308,7 @@ def test_an_executor_is_lost_while_it_probes(spark: SparkSession, tmp_path: Path
     assert killed.exists()
 
 
-def test_an_executor_is_lost_while_slots_are_joined(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_executor_is_lost_while_partitions_are_joined(spark: SparkSession, tmp_path: Path) -> None:
     """Its map outputs of both sides are lost as well. Spark runs these map tasks and the affected partitions again."""
     killed = tmp_path / "killed"
     last = chain(spark).agg(F.max("id")).collect()[0][0]

@@ -1,7 +1,4 @@
-"""Joins that partition both sides by their keys: they give the rows of Spark's own joins, and report how they ran.
-
-A partition is a `slot` in the code, and a bucket of keys a `line`.
-"""
+"""Joins that partition both sides by their keys: they give the rows of Spark's own joins, and report how they ran."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from pyspark.sql import functions as F
 
 from sparkext import declined, report
 from sparkext.plans.shuffle.balancer import skew
-from sparkext.reports.partition_loads import SlotLoads
+from sparkext.reports.partition_loads import PartitionLoads
 from tests.extension.extension_checks import (
     assert_declined,
     assert_like_spark,
@@ -36,7 +33,7 @@ from tests.extension.joined_tables import write_joined_tables
 
 KINDS = ("inner", "left", "right", "full", "left semi", "left anti")
 HINT = "/*+ PIPELINED_JOIN(r) */"
-_EXCHANGE = re.compile(r"partitioned=(\d+) lines? of joins? ([\d, ]+)")
+_EXCHANGE = re.compile(r"partitioned=(\d+) buckets? of joins? ([\d, ]+)")
 _MATRIX = re.compile(r"partitioned=units of a matrix of joins? ([\d, ]+)")
 
 
@@ -59,7 +56,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 def exchanges_of(df: DataFrame) -> list[tuple[int, str]]:
     """Return the number of buckets and the partitioned joins of each partitioned pipeline in the plan, top down."""
-    return [(int(lines), joins.strip()) for lines, joins in _EXCHANGE.findall(plan_of(df))]
+    return [(int(buckets), joins.strip()) for buckets, joins in _EXCHANGE.findall(plan_of(df))]
 
 
 def joined(spark: SparkSession, kind: str, condition: str = "k = rk", left: str = "l", right: str = "r") -> DataFrame:
@@ -70,7 +67,7 @@ def assert_partitioned(spark: SparkSession, query: Callable[[], DataFrame], *joi
     """Assert that these joins of the pipelines, top down, are partitioned, and that the rows equal Spark's."""
     out = assert_like_spark(spark, query)
     assert [told for _, told in exchanges_of(out)] == list(joins), plan_of(out)
-    assert metrics_of(out)["slots"] >= 1
+    assert metrics_of(out)["partitions"] >= 1
     return out
 
 
@@ -82,7 +79,7 @@ def test_every_kind(tables: SparkSession, kind: str, adaptive: bool) -> None:
         out = assert_partitioned(tables, lambda: joined(tables, kind), "1")
         assert_pipelined(out, 1)
         assert exchanges_of(out)[0][0] == 16
-        assert "scan=sent to slots" in plan_of(out)
+        assert "scan=sent to partitions" in plan_of(out)
 
 
 @pytest.mark.reduced("values", reason="Spark runs queries for each combination")
@@ -133,12 +130,12 @@ def test_nested_columns(tables: SparkSession, tmp_path: Path) -> None:
     tables.catalog.dropTempView("wide")
 
 
-def test_few_rows_make_one_slot_without_asking_the_foreman(tables: SparkSession) -> None:
-    def stages(slots: str) -> int:
-        with configured(tables, spark_sparkext_debug_slots=slots):
+def test_few_rows_make_one_partition_without_asking_the_balancer(tables: SparkSession) -> None:
+    def stages(partitions: str) -> int:
+        with configured(tables, spark_sparkext_debug_partitions=partitions):
             out = assert_partitioned(tables, lambda: joined(tables, "inner"), "1")
-            assert metrics_of(out)["slots"] == 1
-            told = report(out).slots
+            assert metrics_of(out)["partitions"] == 1
+            told = report(out).partitions
             assert told is not None and len(told.planned) == 1
         executions = tables._jsparkSession.sharedState().statusStore().executionsList()
         tables.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
@@ -148,19 +145,19 @@ def test_few_rows_make_one_slot_without_asking_the_foreman(tables: SparkSession)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_lines_anywhere(tables: SparkSession, kind: str) -> None:
+def test_buckets_anywhere(tables: SparkSession, kind: str) -> None:
     """Buckets are assigned to random partitions, and many buckets are split."""
-    with configured(tables, spark_sparkext_debug_slots="random"):
+    with configured(tables, spark_sparkext_debug_partitions="random"):
         for _ in range(3):
             out = assert_partitioned(tables, lambda: joined(tables, kind), "1")
-            assert metrics_of(out)["slots"] > 1
+            assert metrics_of(out)["partitions"] > 1
 
 
 def assert_in_a_matrix(spark: SparkSession, query: Callable[[], DataFrame], joins: str = "1") -> DataFrame:
     """Assert that units of a join matrix run these joins, and that the rows equal Spark's."""
     out = assert_like_spark(spark, query)
     assert [told.strip() for told in _MATRIX.findall(plan_of(out))] == [joins], plan_of(out)
-    assert metrics_of(out)["slots"] >= 1
+    assert metrics_of(out)["partitions"] >= 1
     return out
 
 
@@ -173,41 +170,41 @@ UNEQUAL = {
 
 
 @pytest.mark.reduced("values", reason="Spark runs queries for each combination")
-@pytest.mark.parametrize("slots", ["planned", "random"])
+@pytest.mark.parametrize("partitions", ["planned", "random"])
 @pytest.mark.parametrize("condition", UNEQUAL)
 @pytest.mark.parametrize("kind", KINDS)
-def test_joins_without_an_equality(tables: SparkSession, kind: str, condition: str, slots: str) -> None:
+def test_joins_without_an_equality(tables: SparkSession, kind: str, condition: str, partitions: str) -> None:
     left, right = "(SELECT * FROM l WHERE a < 1500)", "(SELECT * FROM r WHERE rk < 500 OR b = 7)"
-    with configured(tables, spark_sparkext_debug_slots=slots):
+    with configured(tables, spark_sparkext_debug_partitions=partitions):
         assert_in_a_matrix(tables, lambda: joined(tables, kind, UNEQUAL[condition], left=left, right=right))
 
 
 def test_a_matrix_has_units_for_all_cores(tables: SparkSession) -> None:
     """By default. The report gives the number of parts of both sides."""
     out = assert_in_a_matrix(tables, lambda: tables.sql(f"SELECT {HINT} count(*), sum(a * b) FROM l JOIN r ON a > b"))
-    told = report(out).slots
+    told = report(out).partitions
     assert told is not None and told.cut is not None, told
-    assert told.cut[0] * told.cut[1] == metrics_of(out)["slots"] == 2
+    assert told.cut[0] * told.cut[1] == metrics_of(out)["partitions"] == 2
     assert "units of a join matrix" in str(report(out))
 
 
 def test_only_inner_joins_divide_their_build_sides(tables: SparkSession) -> None:
     """In other join types, a single unit has to see all build rows to find that a probe row has no match."""
-    with configured(tables, spark_sparkext_debug_slots="random"):
+    with configured(tables, spark_sparkext_debug_partitions="random"):
         cuts = set()
         for kind, times in (("inner", 12), ("left", 4)):
             for _ in range(times):
                 query = f"SELECT {HINT} count(*), sum(a * b) FROM l {kind} JOIN r ON a % 60 > b AND a % 60 < b + 3"
-                told = report(assert_in_a_matrix(tables, lambda query=query: tables.sql(query))).slots
+                told = report(assert_in_a_matrix(tables, lambda query=query: tables.sql(query))).partitions
                 assert told is not None and told.cut is not None
                 cuts.add((kind, told.cut[1] > 1))
     assert ("inner", True) in cuts and ("left", True) not in cuts, cuts
 
 
-@pytest.mark.parametrize("slots", ["planned", "random"])
+@pytest.mark.parametrize("partitions", ["planned", "random"])
 @pytest.mark.parametrize(("left", "right"), [("empty", "r"), ("l", NOTHING), ("empty", NOTHING)])
-def test_full_joins_of_nothing(tables: SparkSession, left: str, right: str, slots: str) -> None:
-    with configured(tables, spark_sparkext_debug_slots=slots):
+def test_full_joins_of_nothing(tables: SparkSession, left: str, right: str, partitions: str) -> None:
+    with configured(tables, spark_sparkext_debug_partitions=partitions):
         assert_in_a_matrix(tables, lambda: joined(tables, "full", UNEQUAL["range"], left=left, right=right))
 
 
@@ -220,9 +217,9 @@ def test_full_joins_without_an_equality_have_owners(tables: SparkSession) -> Non
         FROM (SELECT * FROM l WHERE a % 8 = 3) FULL JOIN r ON a % 60 > b + 30 AND (a + b) % 3 = 1
         LEFT JOIN (SELECT * FROM s WHERE sk < 5) u ON b < c"""
     owners = 0
-    with configured(tables, spark_sparkext_debug_slots="random", spark_sparkext_partitioned="auto"):
+    with configured(tables, spark_sparkext_debug_partitions="random", spark_sparkext_partitioned="auto"):
         for _ in range(4):
-            told = report(assert_in_a_matrix(tables, lambda: tables.sql(two))).slots
+            told = report(assert_in_a_matrix(tables, lambda: tables.sql(two))).partitions
             assert told is not None and told.cut is not None and told.cut[1] == 1
             assert len(told.planned) == told.cut[0] + told.owners
             owners = max(owners, told.owners)
@@ -245,7 +242,7 @@ def test_conditions_of_full_joins(tables: SparkSession, kind: str, key: str, way
             both = f"{key} AND {condition}"
             out = assert_like_spark(tables, lambda both=both: joined(tables, kind, both))
             assert_pipelined(out, 1)
-            with configured(tables, spark_sparkext_debug_slots="random", spark_sparkext_morsel_maxRows=7):
+            with configured(tables, spark_sparkext_debug_partitions="random", spark_sparkext_morsel_maxRows=7):
                 few = assert_like_spark(
                     tables, lambda both=both: joined(tables, kind, both, left="(SELECT * FROM l WHERE a < 300)")
                 )
@@ -256,7 +253,7 @@ def test_chains_of_joins_without_an_equality(tables: SparkSession) -> None:
     """They share a join matrix, also with joins of small build sides. A join with a key has an exchange of its own."""
     two = """SELECT /*+ PIPELINED_JOIN(r, u) */ count(*), sum(a), sum(b), sum(c) FROM l
         JOIN r ON a % 60 > b AND a % 60 < b + 3 JOIN (SELECT * FROM s WHERE sk < 5) u ON a % 11 < c"""
-    with configured(tables, spark_sparkext_debug_slots="random"):
+    with configured(tables, spark_sparkext_debug_partitions="random"):
         assert_in_a_matrix(tables, lambda: tables.sql(two), "1, 2")
     keyed = """SELECT /*+ PIPELINED_JOIN(r, t) */ count(*), sum(b), sum(d) FROM l
         JOIN r ON k = rk JOIN t ON a % 400 > d AND a % 400 < d + 9"""
@@ -290,30 +287,32 @@ def test_an_existence_join(tables: SparkSession) -> None:
     assert_partitioned(tables, lambda: tables.sql(query), "1")
 
 
-def test_a_hot_line_is_split(tables: SparkSession) -> None:
+def test_a_hot_bucket_is_split(tables: SparkSession) -> None:
     """Most pairs have one key: its probe rows are spread over several partitions, each with all of its build rows."""
     many = "SELECT 7L AS rk, id AS b FROM range(3000) UNION ALL SELECT id, id FROM range(5000)"
     tables.sql(many).createOrReplaceTempView("many")
     sums = f"SELECT {HINT} count(*), sum(a), sum(b) FROM l JOIN many r ON k = rk"
     out = assert_partitioned(tables, lambda: tables.sql(sums), "1")
     told = metrics_of(out)
-    assert told["splitLines"] > 0 and told["slots"] > 1, told
+    assert told["splitBuckets"] > 0 and told["partitions"] > 1, told
     assert told["indexBytes"] == sum(task.indexes[0]["bytes"] for task in report(out).tasks), "each has one of its own"
-    loads = report(out).slots
-    assert loads is not None and len(loads.planned) == told["slots"] and loads.split == told["splitLines"], str(loads)
+    loads = report(out).partitions
+    assert loads is not None and len(loads.planned) == told["partitions"] and loads.split == told["splitBuckets"], str(
+        loads
+    )
     assert skew(loads.planned) < skew(loads.by_hash) and all(seconds > 0 for seconds in loads.took), str(loads)
     tables.catalog.dropTempView("many")
 
 
-def test_slots_are_planned_by_what_they_took_before(tables: SparkSession) -> None:
+def test_partitions_are_planned_by_what_they_took_before(tables: SparkSession) -> None:
     """Loads include the work on the joined rows: a string condition costs many times as much as the join itself."""
     many = "SELECT 7L AS rk, id AS b FROM range(3000) UNION ALL SELECT id, id FROM range(5000)"
     tables.sql(many).createOrReplaceTempView("many")
     condition = "concat(a, '-', b, '-', a, '-', b) LIKE '%1-%2-%'"
     query = f"SELECT {HINT} count(*), sum(a), sum(b) FROM l JOIN many r ON k = rk AND {condition}"
 
-    def ran(text: str) -> SlotLoads:
-        loads = report(assert_partitioned(tables, lambda: tables.sql(text), "1")).slots
+    def ran(text: str) -> PartitionLoads:
+        loads = report(assert_partitioned(tables, lambda: tables.sql(text), "1")).partitions
         assert loads is not None
         return loads
 
@@ -328,21 +327,21 @@ def test_slots_are_planned_by_what_they_took_before(tables: SparkSession) -> Non
     tables.catalog.dropTempView("many")
 
 
-@pytest.mark.reduced("values", reason="four seconds a query, and the key does not depend on the number of lines")
+@pytest.mark.reduced("values", reason="four seconds a query, and the key does not depend on the number of buckets")
 @pytest.mark.parametrize("key", ["k = rk", "k <=> rk"])
-@pytest.mark.parametrize("lines", [1, 4])
-def test_a_hot_line_of_a_full_join_is_split(tables: SparkSession, key: str, lines: int) -> None:
+@pytest.mark.parametrize("buckets", [1, 4])
+def test_a_hot_bucket_of_a_full_join_is_split(tables: SparkSession, key: str, buckets: int) -> None:
     """Build rows that no part of a split bucket matches are emitted exactly once.
 
     With four buckets, the hot bucket has other keys as well; with one, it has all keys.
     """
     many = "SELECT 7L AS rk, id AS b FROM range(8000) UNION ALL SELECT nullif(id, 70), id FROM range(5000)"
     tables.sql(many).createOrReplaceTempView("many")
-    with configured(tables, spark_sql_shuffle_partitions=str(lines)):
+    with configured(tables, spark_sql_shuffle_partitions=str(buckets)):
         for rows in ("l", "(SELECT * FROM l WHERE k = 7)"):
             sums = f"SELECT {HINT} count(*), sum(a), sum(b), count(k), count(rk) FROM {rows} FULL JOIN many r ON {key}"
             told = metrics_of(assert_partitioned(tables, lambda: tables.sql(sums), "1"))
-            assert told["splitLines"] > 0 and told["slots"] > 1, told
+            assert told["splitBuckets"] > 0 and told["partitions"] > 1, told
     tables.catalog.dropTempView("many")
 
 
@@ -368,7 +367,7 @@ def test_groups_of_the_key_are_not_shuffled(tables: SparkSession, rows: str, ada
     with configured(tables, spark_sql_adaptive_enabled=str(adaptive).lower()):
         out = assert_partitioned(tables, lambda: tables.sql(query), *(["1, 2"] if "tk" in rows else ["1"]))
     assert not SHUFFLE.search(plan_of(out)), plan_of(out)
-    assert metrics_of(out)["splitLines"] == 0
+    assert metrics_of(out)["splitBuckets"] == 0
 
 
 def test_what_is_above_groups_of_the_key(tables: SparkSession) -> None:
@@ -416,7 +415,7 @@ def test_joins_on_one_key_share_an_exchange(tables: SparkSession) -> None:
 @pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("kind", ["", "LEFT", "LEFT ANTI"])
 @pytest.mark.parametrize("key", ["k = {}", "k <=> {}", "coalesce(k, 130) = {}"])
-def test_joins_on_the_key_of_a_full_one_in_several_slots(tables: SparkSession, kind: str, key: str) -> None:
+def test_joins_on_the_key_of_a_full_one_in_several_partitions(tables: SparkSession, kind: str, key: str) -> None:
     many = "SELECT 7L AS rk, id AS b FROM range(3000) UNION ALL SELECT nullif(id, 70), id FROM range(5000)"
     tables.sql(many).createOrReplaceTempView("many")
     nulls = "(SELECT nullif(tk, 120) AS tk, d FROM t)"
@@ -424,7 +423,7 @@ def test_joins_on_the_key_of_a_full_one_in_several_slots(tables: SparkSession, k
     query = f"""SELECT /*+ PIPELINED_JOIN(r, u) */ {sums}
         FROM l FULL JOIN many r ON {key.format("rk")} {kind} JOIN {nulls} u ON {key.format("tk")}"""
     out = assert_like_spark(tables, lambda: tables.sql(query))
-    assert exchanges_of(out) and metrics_of(out)["slots"] > 1, plan_of(out)
+    assert exchanges_of(out) and metrics_of(out)["partitions"] > 1, plan_of(out)
     tables.catalog.dropTempView("many")
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 HINT = "/*+ PIPELINED_JOIN(r, s) */"
-_IN_WAVES = re.compile(r"slots=in waves \((.*?)\)(?: |$)", re.MULTILINE)
+_IN_WAVES = re.compile(r"partitions=in waves \((.*?)\)(?: |$)", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +46,8 @@ def joined(spark: SparkSession, kind: str, condition: str = "k = rk", left: str 
 
 def assert_streamed(spark: SparkSession, query: Callable[[], DataFrame]) -> DataFrame:
     out = assert_like_spark(spark, query)
-    assert "streamed by 1 task to 1 slot" in plan_of(out), plan_of(out)
-    assert metrics_of(out)["slots"] == 1
+    assert "streamed by 1 task to 1 partition" in plan_of(out), plan_of(out)
+    assert metrics_of(out)["partitions"] == 1
     return out
 
 
@@ -80,8 +80,8 @@ def test_sides_without_rows(tables: SparkSession, kind: str, left: str, right: s
     "settings",
     [
         {"spark_sparkext_debug_hashMask": "0"},
-        {"spark_sparkext_debug_slots": "random"},
-        {"spark_sparkext_debug_slots": "hash"},
+        {"spark_sparkext_debug_partitions": "random"},
+        {"spark_sparkext_debug_partitions": "hash"},
         {"spark_sparkext_memory_maxBytes": "64k"},
         {"spark_sparkext_scan_fused": "false"},
     ],
@@ -118,8 +118,10 @@ def test_a_report_of_what_streamed(tables: SparkSession) -> None:
     out = joined(tables, "")
     out.collect()
     found = report(out)
-    assert found.slots is not None and len(found.slots.by_hash) == 1 and found.slots.skews, str(found.slots)
-    assert "1 slot in 1 interval" in str(found) or "intervals" in str(found)
+    assert found.partitions is not None and len(found.partitions.by_hash) == 1 and found.partitions.skews, str(
+        found.partitions
+    )
+    assert "1 partition in 1 interval" in str(found) or "intervals" in str(found)
     assert f"{tables.table('l').where('k IS NOT NULL').count():,} rows in" in str(found)
 
 
@@ -149,7 +151,10 @@ def test_an_error_of_a_condition_is_sparks(tables: SparkSession) -> None:
             "SELECT x, count(*) FROM (SELECT {} * FROM l JOIN r ON k = rk) GROUP BY x",
             "another shuffle belongs to the same job",
         ),
-        ("SELECT {} k, count(*) FROM l JOIN r ON k = rk GROUP BY k", "rows of one key have to come out of one slot"),
+        (
+            "SELECT {} k, count(*) FROM l JOIN r ON k = rk GROUP BY k",
+            "rows of one key have to come out of one partition",
+        ),
         ("SELECT {} * FROM l FULL JOIN r ON k = rk", "a full outer join emits build rows when all others have come"),
         ("SELECT {} a, b FROM l JOIN r ON k = rk ORDER BY a DESC, b LIMIT 7", "a limit asks for some partitions only"),
         ("SELECT {} /*+ COALESCE(1) */ * FROM l JOIN r ON k = rk", "Coalesce belongs to the same job"),
@@ -206,9 +211,9 @@ def test_executors_that_come_and_go(tables: SparkSession) -> None:
 
 
 def test_tables_drawn_at_random(tmp_path: Path) -> None:
-    run_script("streamed_slots.py", tmp_path, "local[4]")
+    run_script("streamed_partitions.py", tmp_path, "local[4]")
 
 
 @pytest.mark.xdist_group("cluster")
 def test_executors_of_two_processes(tmp_path: Path) -> None:
-    run_script("streamed_slots.py", tmp_path, "local-cluster[2,2,1024]")
+    run_script("streamed_partitions.py", tmp_path, "local-cluster[2,2,1024]")

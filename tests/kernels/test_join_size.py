@@ -10,34 +10,34 @@ import pytest
 
 from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.kernels.shuffle.join_size import WIDTH, add_to_sketch, pairs_of
-from sparkext.kernels.shuffle.partition import NO_LINE, hashes_of, lines_of
+from sparkext.kernels.shuffle.partition import NO_BUCKET, buckets_of, hashes_of
 
-LINES = 16
+BUCKETS = 16
 
 
 def sketched(keys: list[int | None], mask: int = (1 << 64) - 1) -> tuple[np.ndarray, list[int]]:
-    sketch = np.zeros(LINES * WIDTH, dtype=np.int64)
+    sketch = np.zeros(BUCKETS * WIDTH, dtype=np.int64)
     normalised = normalise_keys([pa.array(keys, pa.int64())], [False])
     hashes = hashes_of(normalised, mask)
-    lines = lines_of(normalised, hashes, LINES)
-    add_to_sketch(hashes, lines, sketch)
-    return sketch, lines.tolist()
+    buckets = buckets_of(normalised, hashes, BUCKETS)
+    add_to_sketch(hashes, buckets, sketch)
+    return sketch, buckets.tolist()
 
 
 def pairs(probe: list[int | None], build: list[int | None]) -> dict[int, int]:
     """Return the number of pairs of each bucket, by counting every key."""
     rows = Counter(key for key in build if key is not None)
     found: Counter[int] = Counter()
-    for key, line in zip(probe, sketched(probe)[1], strict=True):
-        if line != NO_LINE:
-            found[line] += rows[key]
+    for key, bucket in zip(probe, sketched(probe)[1], strict=True):
+        if bucket != NO_BUCKET:
+            found[bucket] += rows[key]
     return found
 
 
 def test_of_one_key_all_pairs_are_known() -> None:
     probe, build = [5] * 300 + [None] * 9, [5] * 70 + [None]
     found = pairs_of(sketched(probe)[0], sketched(build)[0])
-    assert {line: int(of_line) for line, of_line in enumerate(found) if of_line} == pairs(probe, build)
+    assert {bucket: int(of_bucket) for bucket, of_bucket in enumerate(found) if of_bucket} == pairs(probe, build)
     assert found.sum() == 300 * 70
 
 
@@ -49,7 +49,7 @@ def test_hot_keys_stand_out(seed: int) -> None:
     build = [*rng.integers(0, 5000, 4_000).tolist(), *[7] * 500]
     found = pairs_of(sketched(probe)[0], sketched(build)[0])
     expected = pairs(probe, build)
-    hot = max(expected, key=lambda line: expected[line])
+    hot = max(expected, key=lambda bucket: expected[bucket])
     assert found.argmax() == hot
     assert abs(found[hot] - expected[hot]) < 0.1 * expected[hot]
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.plans.streams.fragments import LEFT, LINES, RIGHT, Cut, Cuts, first_cut
+from sparkext.plans.streams.fragments import BUCKETS, LEFT, RIGHT, Cut, Cuts, first_cut
 
 CUTS = [Cut(1, 1), Cut(1, 2), Cut(3, 1), Cut(3, 5), Cut(7, 7), Cut(4, 4, keyed=True), Cut(13, 13, keyed=True)]
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
 @pytest.mark.parametrize("side", [LEFT, RIGHT])
-def test_every_line_is_in_one_fragment(cut: Cut, side: int) -> None:
-    lines = [line for number in range(cut.fragments(side)) for line in cut.lines(side, number)]
-    assert lines == list(range(LINES))
+def test_every_bucket_is_in_one_fragment(cut: Cut, side: int) -> None:
+    buckets = [bucket for number in range(cut.fragments(side)) for bucket in cut.buckets(side, number)]
+    assert buckets == list(range(BUCKETS))
     for number in range(cut.fragments(side)):
-        found = cut.lines(side, number)
+        found = cut.buckets(side, number)
         assert cut.having(side, found) == [number] == cut.having(side, range(found.start, found.start + 1))
-        assert cut.having(side, range(found.stop - 1, min(found.stop + 1, LINES)))[0] == number
-    assert cut.having(side, range(LINES)) == list(range(cut.fragments(side)))
+        assert cut.having(side, range(found.stop - 1, min(found.stop + 1, BUCKETS)))[0] == number
+    assert cut.having(side, range(BUCKETS)) == list(range(cut.fragments(side)))
     assert cut.having(side, range(5, 5)) == []
 
 
@@ -30,13 +30,13 @@ def test_pairs_meet_once(cut: Cut) -> None:
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
-@pytest.mark.parametrize("slots", [1, 2, 3, 16, 1000])
-def test_slots_have_what_their_units_need(cut: Cut, slots: int) -> None:
+@pytest.mark.parametrize("partitions", [1, 2, 3, 16, 1000])
+def test_partitions_have_what_their_units_need(cut: Cut, partitions: int) -> None:
     for side in (LEFT, RIGHT):
         for fragment in range(cut.fragments(side)):
-            needed = {unit % slots for unit, pair in enumerate(cut.units) if pair[side] == fragment}
-            assert cut.slots(side, fragment, slots) == sorted(needed)
-            assert cut.writer(side, fragment, slots) in needed
+            needed = {unit % partitions for unit, pair in enumerate(cut.units) if pair[side] == fragment}
+            assert cut.partitions(side, fragment, partitions) == sorted(needed)
+            assert cut.writer(side, fragment, partitions) in needed
 
 
 def test_cuts_over_time() -> None:
@@ -46,8 +46,8 @@ def test_cuts_over_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slots", "cut"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (6, (2, 3)), (7, (1, 7)), (12, (3, 4))]
+    ("partitions", "cut"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (6, (2, 3)), (7, (1, 7)), (12, (3, 4))]
 )
-def test_the_first_cut_has_a_unit_for_each_slot(slots: int, cut: tuple[int, int]) -> None:
-    assert first_cut(slots, keyed=False) == Cut(*cut)
-    assert first_cut(slots, keyed=True) == Cut(slots, slots, keyed=True)
+def test_the_first_cut_has_a_unit_for_each_partition(partitions: int, cut: tuple[int, int]) -> None:
+    assert first_cut(partitions, keyed=False) == Cut(*cut)
+    assert first_cut(partitions, keyed=True) == Cut(partitions, partitions, keyed=True)

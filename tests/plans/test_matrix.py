@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans.shuffle.bucket_costs import LineCounts
+from sparkext.plans.shuffle.bucket_costs import BucketCounts
 from sparkext.plans.shuffle.matrix import Cut, least_perimeter, matrix_plan
-from sparkext.plans.shuffle.waves import SLOT_BUILD_BYTES, TABLES, Share
+from sparkext.plans.shuffle.waves import PARTITION_BUILD_BYTES, TABLES, Share
 from tests.kernels.support import examples
 
 ANY = Cut(1000, 1000)
@@ -51,34 +51,34 @@ def test_cuts(probe: int, build: int, units: int, memory: int, most: Cut, expect
     assert least_perimeter(probe, build, units, memory, most) == expected
 
 
-counts = st.builds(LineCounts, *[st.integers(0, 10**9)] * 6)
+counts = st.builds(BucketCounts, *[st.integers(0, 10**9)] * 6)
 
 
 @pytest.mark.parametrize("way", TABLES)
 @given(st.none() | counts, st.integers(1, 16), st.builds(Cut, parts, parts))
 @examples(200)
-def test_every_pair_of_parts_has_one_unit(way: str, counts: LineCounts | None, cores: int, most: Cut) -> None:
+def test_every_pair_of_parts_has_one_unit(way: str, counts: BucketCounts | None, cores: int, most: Cut) -> None:
     plan = matrix_plan(counts, cores, most, way)
     assert plan.cut is not None
     rows, columns = plan.cut
     expected = {Share(0, row, rows, column, columns) for row in range(rows) for column in range(columns)}
-    assert {share for (share,) in plan.slots} == expected and len(plan.slots) == len(expected)
+    assert {share for (share,) in plan.partitions} == expected and len(plan.partitions) == len(expected)
     assert rows <= most.probe and columns <= most.build
-    assert len(plan.before) == len(plan.after) == len(plan.slots)
+    assert len(plan.before) == len(plan.after) == len(plan.partitions)
     if way == "planned" and counts is not None:
-        assert counts.build_bytes / columns <= SLOT_BUILD_BYTES or columns == most.build
+        assert counts.build_bytes / columns <= PARTITION_BUILD_BYTES or columns == most.build
 
 
 @pytest.mark.parametrize("way", TABLES)
 @given(st.none() | counts, st.integers(1, 16), st.builds(Cut, parts, parts))
 @examples(200)
-def test_units_of_a_full_join(way: str, counts: LineCounts | None, cores: int, most: Cut) -> None:
+def test_units_of_a_full_join(way: str, counts: BucketCounts | None, cores: int, most: Cut) -> None:
     """Join units divide the probe side, owner units the build side; or a single unit has everything."""
     plan = matrix_plan(counts, cores, most, way, full=True)
     assert plan.cut is not None
     rows, columns = plan.cut
     assert columns == 1 and rows <= most.probe and plan.owners <= most.build
-    assert [share for (share,) in plan.slots] == [Share(0, row, rows, 0, 1) for row in range(rows)]
+    assert [share for (share,) in plan.partitions] == [Share(0, row, rows, 0, 1) for row in range(rows)]
     assert plan.owners > 0 or rows == 1
     assert len(plan.before) == len(plan.after) == rows + plan.owners
     if way == "planned" and cores <= 2:

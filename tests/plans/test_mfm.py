@@ -38,7 +38,7 @@ def test_no_cut_has_fewer_units() -> None:
 
 def test_what_moves() -> None:
     """Against a count of individual rows, fragment by fragment."""
-    lines = 840
+    buckets = 840
     assert moved(Cut(3, 4), Cut(3, 4), 100, 100) == pytest.approx(0)
     assert moved(Cut(1, 1), Cut(1, 2), 100, 60) == pytest.approx(100 + 30), "one unit more: a copy, and its half"
     assert moved(Cut(2, 2), Cut(1, 2), 100, 60) == pytest.approx(2 * 50), "two halves become one"
@@ -48,8 +48,8 @@ def test_what_moves() -> None:
             pieces = sorted(
                 (
                     -len(
-                        {*range(a * lines // before, (a + 1) * lines // before)}
-                        & {*range(b * lines // after, (b + 1) * lines // after)}
+                        {*range(a * buckets // before, (a + 1) * buckets // before)}
+                        & {*range(b * buckets // after, (b + 1) * buckets // after)}
                     ),
                     a,
                     b,
@@ -61,7 +61,7 @@ def test_what_moves() -> None:
             for share, a, b in pieces:
                 if share and a not in taken and b not in taken.values():
                     taken[a] = b
-            kept.append({b: -share / lines for share, a, b in pieces if taken.get(a) == b})
+            kept.append({b: -share / buckets for share, a, b in pieces if taken.get(a) == b})
         sent = 0.0
         for i in range(new[0]):
             for j in range(new[1]):
@@ -89,12 +89,12 @@ def test_units_that_hold_too_much_are_cut() -> None:
     assert next_cut(Cut(1, 2), 10 * V, V // 100, 16, V, "planned") == Cut(16, 1)
 
 
-@pytest.mark.parametrize("slots", [1, 2, 7, 16])
-def test_any_growth_is_followed(slots: int) -> None:
-    draw = random.Random(slots)
-    cut, sides = Cut(1, slots), [0, 0]
+@pytest.mark.parametrize("partitions", [1, 2, 7, 16])
+def test_any_growth_is_followed(partitions: int) -> None:
+    draw = random.Random(partitions)
+    cut, sides = Cut(1, partitions), [0, 0]
     for _ in range(200):
         sides[draw.random() < 0.7] += draw.randrange(V // 4)
-        cut = next_cut(cut, sides[0], sides[1], slots, V, "planned")
-        assert holds(cut, *sides) <= V * (1 + 1e-9) and cut.left * cut.right >= min(slots, 2)
+        cut = next_cut(cut, sides[0], sides[1], partitions, V, "planned")
+        assert holds(cut, *sides) <= V * (1 + 1e-9) and cut.left * cut.right >= min(partitions, 2)
     assert copied(cut, *sides) > 0

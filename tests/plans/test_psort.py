@@ -16,24 +16,24 @@ PAPER: Members = {
 }
 
 
-def loads(members: Members, found: Assignment, slots: int) -> list[int]:
+def loads(members: Members, found: Assignment, partitions: int) -> list[int]:
     weights = Counter[int]()
-    for (key, member), slot in found.slots.items():
-        weights[slot] += members[key][member]
-    return [weights[slot] for slot in range(slots)]
+    for (key, member), partition in found.partitions.items():
+        weights[partition] += members[key][member]
+    return [weights[partition] for partition in range(partitions)]
 
 
-def slots_of(found: Assignment) -> Mapping[object, set[int]]:
-    slots: dict[object, set[int]] = {}
-    for (key, _), slot in found.slots.items():
-        slots.setdefault(key, set()).add(slot)
-    return slots
+def partitions_of(found: Assignment) -> Mapping[object, set[int]]:
+    partitions: dict[object, set[int]] = {}
+    for (key, _), partition in found.partitions.items():
+        partitions.setdefault(key, set()).add(partition)
+    return partitions
 
 
 def test_the_example_of_the_paper() -> None:
     """10 sensors on 4 cores: A is split over two, B has one, C and D share one."""
     found = optimised(PAPER, 4)
-    where = slots_of(found)
+    where = partitions_of(found)
     assert found.merged == {"A"} and len(where["A"]) == 2
     assert where["C"] == where["D"] and len(where["B"]) == 1
     assert where["A"].isdisjoint(where["B"] | where["C"]) and where["B"].isdisjoint(where["C"])
@@ -42,31 +42,31 @@ def test_the_example_of_the_paper() -> None:
 
 def test_the_basic_form_merges_nothing() -> None:
     found = basic(PAPER, 4)
-    assert not found.merged and all(len(slots) == 1 for slots in slots_of(found).values())
+    assert not found.merged and all(len(partitions) == 1 for partitions in partitions_of(found).values())
     assert max(loads(PAPER, found, 4)) == 6
 
 
 @pytest.mark.parametrize("plan", [basic, optimised])
-@pytest.mark.parametrize("slots", [1, 2, 7, 64])
-def test_each_operator_key_has_one_slot(plan, slots: int) -> None:  # type: ignore[no-untyped-def]
-    draw = random.Random(slots)
+@pytest.mark.parametrize("partitions", [1, 2, 7, 64])
+def test_each_operator_key_has_one_partition(plan, partitions: int) -> None:  # type: ignore[no-untyped-def]
+    draw = random.Random(partitions)
     for keys in (0, 1, 5, 200):
         members = {key: {n: draw.choice([1, 1, 9]) for n in range(draw.randrange(1, 20))} for key in range(keys)}
-        found = plan(members, slots)
-        assert set(found.slots) == {(key, member) for key, own in members.items() for member in own}
-        assert all(0 <= slot < slots for slot in found.slots.values())
-        for key, where in slots_of(found).items():
+        found = plan(members, partitions)
+        assert set(found.partitions) == {(key, member) for key, own in members.items() for member in own}
+        assert all(0 <= partition < partitions for partition in found.partitions.values())
+        for key, where in partitions_of(found).items():
             assert len(where) == 1 or key in found.merged
 
 
-@pytest.mark.parametrize("slots", [2, 4, 16, 100])
-def test_no_slot_has_much_more_than_its_share(slots: int) -> None:
+@pytest.mark.parametrize("partitions", [2, 4, 16, 100])
+def test_no_partition_has_much_more_than_its_share(partitions: int) -> None:
     """If operator keys have equal loads."""
-    draw = random.Random(slots)
-    members = {key: dict.fromkeys(range(int(draw.paretovariate(1))), 1) for key in range(20 * slots)}
+    draw = random.Random(partitions)
+    members = {key: dict.fromkeys(range(int(draw.paretovariate(1))), 1) for key in range(20 * partitions)}
     total = sum(map(len, members.values()))
-    most = max(loads(members, optimised(members, slots), slots))
-    assert most <= 1.05 * total / slots + 2
+    most = max(loads(members, optimised(members, partitions), partitions))
+    assert most <= 1.05 * total / partitions + 2
 
 
 def test_makespan() -> None:

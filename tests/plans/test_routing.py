@@ -8,28 +8,30 @@ from hypothesis import strategies as st
 
 from sparkext.plans.shuffle.routing import RoutingTable
 
-slots_of_a_line = st.lists(st.integers(0, 4), min_size=1, max_size=5, unique=True).map(tuple)
-changes = st.dictionaries(st.integers(0, 11), slots_of_a_line, max_size=12)
+partitions_of_a_bucket = st.lists(st.integers(0, 4), min_size=1, max_size=5, unique=True).map(tuple)
+changes = st.dictionaries(st.integers(0, 11), partitions_of_a_bucket, max_size=12)
 
 
 @given(st.lists(changes, max_size=4))
-def test_lines_are_where_they_were_last_sent(sent: list[dict[int, tuple[int, ...]]]) -> None:
+def test_buckets_are_where_they_were_last_sent(sent: list[dict[int, tuple[int, ...]]]) -> None:
     table = RoutingTable(12, 5)
-    everywhere = {line: (line % 5,) for line in range(12)}
+    everywhere = {bucket: (bucket % 5,) for bucket in range(12)}
     for number, moves in enumerate(sent, 1):
         before, table = table, table.followed(moves)
         had, everywhere = everywhere, {**everywhere, **moves}
         assert table.version == number
-        assert {line: table.slots_of(line) for line in range(12)} == everywhere
-        for slot in range(5):
-            assert sorted(table.lines_of(slot)) == [line for line in range(12) if slot in everywhere[line]]
-        added = {line: {*everywhere[line]} - {*had[line]} for line in range(12)}
-        assert {line: {*slots} for line, slots in table.new_slots(before).items()} == {
-            line: slots for line, slots in added.items() if slots
+        assert {bucket: table.partitions_of(bucket) for bucket in range(12)} == everywhere
+        for partition in range(5):
+            assert sorted(table.buckets_of(partition)) == [
+                bucket for bucket in range(12) if partition in everywhere[bucket]
+            ]
+        added = {bucket: {*everywhere[bucket]} - {*had[bucket]} for bucket in range(12)}
+        assert {bucket: {*partitions} for bucket, partitions in table.new_partitions(before).items()} == {
+            bucket: partitions for bucket, partitions in added.items() if partitions
         }
 
 
-def test_lines_that_come_home_leave_no_entry() -> None:
+def test_buckets_that_come_home_leave_no_entry() -> None:
     away = RoutingTable(10_000, 1000).followed({7: (8,), 1007: (7, 9)})
     assert away.moved == {7: (8,), 1007: (7, 9)}
     assert away.followed({7: (7,)}).moved == {1007: (7, 9)}
@@ -37,7 +39,7 @@ def test_lines_that_come_home_leave_no_entry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "slots", "moved"),
+    ("buckets", "partitions", "moved"),
     [
         (0, 1, {}),
         (1, 0, {}),
@@ -49,6 +51,6 @@ def test_lines_that_come_home_leave_no_entry() -> None:
         (4, 2, {0: (1, 1)}),
     ],
 )
-def test_what_is_no_table(lines: int, slots: int, moved: dict[int, tuple[int, ...]]) -> None:
-    with pytest.raises(ValueError, match=r"needs a line and a slot|cannot go to slots"):
-        RoutingTable(lines, slots, moved)
+def test_what_is_no_table(buckets: int, partitions: int, moved: dict[int, tuple[int, ...]]) -> None:
+    with pytest.raises(ValueError, match=r"needs a bucket and a partition|cannot go to partitions"):
+        RoutingTable(buckets, partitions, moved)

@@ -185,13 +185,15 @@ def test_only_inherited_colors_besides_those_of_lines() -> None:
     assert "<style" not in page and "background:#fff" not in page
 
 
-def test_the_loads_of_slots() -> None:
+def test_the_loads_of_partitions() -> None:
     planned = {"before": [8.0, 0.0, 1.0], "after": [3.0, 3.0, 3.0], "moved": 1, "split": 2}
     tasks = [task(number, falling, calls=calls) for number, calls in enumerate((20, 30, 40))]
-    report = summarise(LABELS, tasks, slots=json.dumps(planned))
-    assert report.slots is not None
-    assert report.slots.took == pytest.approx([2 + 0.125, 3 + 0.125, 4 + 0.125])  # the joins, and their index builds
-    told = "3 slots, 1 line moved, 2 lines split: skew 2.67 by hash, 0.00 as planned, 0.64 as they ran"
+    report = summarise(LABELS, tasks, partitions=json.dumps(planned))
+    assert report.partitions is not None
+    assert report.partitions.took == pytest.approx(
+        [2 + 0.125, 3 + 0.125, 4 + 0.125]
+    )  # the joins, and their index builds
+    told = "3 partitions, 1 bucket moved, 2 buckets split: skew 2.67 by hash, 0.00 as planned, 0.64 as they ran"
     assert told in str(report).splitlines()
     _, chart = page_of(report).iter("svg")
     assert told in words_of(chart)
@@ -206,5 +208,5 @@ def test_the_loads_of_slots() -> None:
 @pytest.mark.parametrize("loads", [[0.5], [0.0, 0.0]])
 def test_loads_that_no_chart_shows(loads: list[float]) -> None:
     planned = {"before": loads, "after": loads, "moved": 0, "split": 0}
-    report = summarise(LABELS, [task(0, falling, calls=1)], slots=json.dumps(planned))
-    assert report.slots is not None and "0 lines moved" in str(report)
+    report = summarise(LABELS, [task(0, falling, calls=1)], partitions=json.dumps(planned))
+    assert report.partitions is not None and "0 buckets moved" in str(report)

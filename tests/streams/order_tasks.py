@@ -1,7 +1,4 @@
-"""Runs the tasks of an `ordered` like Spark, batch by batch, without Spark: in any order, repeated, and partially.
-
-A partition is a `slot` in the code, a block of sent rows a `cell`.
-"""
+"""Runs the tasks of an `ordered` like Spark, batch by batch, without Spark: in any order, repeated, and partially."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from sparkext.plans.streams.order_table import OrderTable, first_table
 from sparkext.streaming.ordered.description import OrderedRows
 from sparkext.streaming.ordered.merge_task import MergeTask
 from sparkext.streaming.ordered.order_task import SplitTask, WholeTask
-from sparkext.streaming.ordered.send_task import OrderedCellsTask
+from sparkext.streaming.ordered.send_task import OrderedSendTask
 from sparkext.streaming.state.micro_batch import MicroBatch
 from tests.streams.tasks import Rows, batch_of, begin_batch, properties_of, rows_of, task
 
@@ -42,11 +39,11 @@ class OrderedQuery:
     late: Rows = field(default_factory=list)
     progress: Counter[str] = field(default_factory=Counter)
 
-    def restart(self, slots: int | None = None, **changed: Any) -> None:
+    def restart(self, partitions: int | None = None, **changed: Any) -> None:
         """Stop the query, and begin another run, perhaps with another number of partitions."""
         self.run += 1
-        if slots is not None:
-            changed |= {"slots": slots, "table": first_table(slots)}
+        if partitions is not None:
+            changed |= {"partitions": partitions, "table": first_table(partitions)}
         self.ordered = replace(self.ordered, token=f"run {self.run}", **changed)
 
     def process(self, partitions: Sequence[Rows]) -> list[Rows]:
@@ -62,23 +59,23 @@ class OrderedQuery:
         self.progress.clear()
         late: Rows = []
         begin_batch(self.properties(), self.batch, self._before, self.watermark)
-        keys = tuple(range(self.ordered.slots))
-        cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+        keys = tuple(range(self.ordered.partitions))
+        blocks: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         for number, rows in enumerate([*partitions, []]):
             # A task runs twice. Each partition may receive either attempt, whose rows must be equivalent.
             attempts = [self._sent(number, rows) for _ in range(2)]
-            for slot in keys:
-                cells[slot] += self.draw.choice(attempts)[slot]
+            for partition in keys:
+                blocks[partition] += self.draw.choice(attempts)[partition]
         found: list[Rows] = []
         merged: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-        for slot in self.draw.sample(keys, len(keys)):
-            self.draw.shuffle(cells[slot])
-            for cell in self._run(SplitTask(self.ordered, keys), cells[slot]) if self.ordered.splits else ():
-                merged[cell.column(0)[0].as_py()].append(cell)
-            found.append(self._emitted(self._run(WholeTask(self.ordered), cells[slot]), late))
-        for slot in keys if self.ordered.splits else ():
-            self.draw.shuffle(merged[slot])
-            found.append(self._emitted(self._run(MergeTask(self.ordered), merged[slot]), late))
+        for partition in self.draw.sample(keys, len(keys)):
+            self.draw.shuffle(blocks[partition])
+            for block in self._run(SplitTask(self.ordered, keys), blocks[partition]) if self.ordered.splits else ():
+                merged[block.column(0)[0].as_py()].append(block)
+            found.append(self._emitted(self._run(WholeTask(self.ordered), blocks[partition]), late))
+        for partition in keys if self.ordered.splits else ():
+            self.draw.shuffle(merged[partition])
+            found.append(self._emitted(self._run(MergeTask(self.ordered), merged[partition]), late))
         self.late = late
         return found
 
@@ -95,15 +92,15 @@ class OrderedQuery:
             at += size
         sent: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         with task(number, self.properties()):
-            for cell in OrderedCellsTask(self.ordered, tuple(range(self.ordered.slots)))(batches):
-                sent[cell.column(0)[0].as_py()].append(cell)
+            for block in OrderedSendTask(self.ordered, tuple(range(self.ordered.partitions)))(batches):
+                sent[block.column(0)[0].as_py()].append(block)
         return sent
 
-    def _run(self, run: Any, cells: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    def _run(self, run: Any, blocks: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         with task(self.draw.randrange(9), self.properties()):
             if self.draw.random() < 0.2:  # an attempt that ends early
-                next(iter(run(cells)), None)
-            return [*run(cells)]
+                next(iter(run(blocks)), None)
+            return [*run(blocks)]
 
     def _emitted(self, batches: list[pa.RecordBatch], late: Rows) -> Rows:
         """Return the rows of results, and add late rows to `late`."""

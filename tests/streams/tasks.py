@@ -1,7 +1,4 @@
-"""Runs the tasks of a stream join like Spark, batch by batch, without Spark: in any order, repeated, and partially.
-
-A partition is a `slot` in the code, a block of sent rows a `cell`.
-"""
+"""Runs the tasks of a stream join like Spark, batch by batch, without Spark: in any order, repeated, and partially."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from sparkext.asof.stream_as_of_task import StreamAsOfJoinTask
 from sparkext.plans.streams import runs
 from sparkext.streaming.join.description import StreamJoin
 from sparkext.streaming.join.join_task import StreamJoinTask
-from sparkext.streaming.join.send_task import SlotNumbersTask, StreamCellsTask
+from sparkext.streaming.join.send_task import PartitionIdsTask, StreamJoinSendTask
 from sparkext.streaming.state.micro_batch import CHECKPOINT, RETAINED, RUN, SECRETS, MicroBatch
 
 Rows = list[tuple[Any, ...]]
@@ -119,32 +116,32 @@ class Query:
         self, left: Sequence[Rows], right: Sequence[Rows], only: Sequence[int] | None = None
     ) -> Counter[tuple[Any, ...]]:
         """Run a batch, or only some of its partitions, without committing it."""
-        cells, keys = self.cells(left, right), range(self.join.slots)
+        blocks, keys = self.blocks(left, right), range(self.join.partitions)
         found: Counter[tuple[Any, ...]] = Counter()
-        for slot in self.draw.sample(keys, len(keys)) if only is None else only:
-            self.draw.shuffle(cells[slot])
-            found += self._joined(slot, cells[slot])
+        for partition in self.draw.sample(keys, len(keys)) if only is None else only:
+            self.draw.shuffle(blocks[partition])
+            found += self._joined(partition, blocks[partition])
         return found
 
-    def cells(self, left: Sequence[Rows], right: Sequence[Rows]) -> dict[int, list[pa.RecordBatch]]:
+    def blocks(self, left: Sequence[Rows], right: Sequence[Rows]) -> dict[int, list[pa.RecordBatch]]:
         """Return the blocks that the tasks of both sides send to each partition in a batch."""
         begin_batch(self.properties(), self.batch, self._before, self.watermark)
-        cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-        keys = tuple(range(self.join.slots))
+        blocks: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+        keys = tuple(range(self.join.partitions))
         if self.join.waits:
-            for row in SlotNumbersTask(self.join, keys)([]):
-                cells[row.column(0)[0].as_py()].append(row)
+            for row in PartitionIdsTask(self.join, keys)([]):
+                blocks[row.column(0)[0].as_py()].append(row)
         for side, partitions in enumerate((left, right)):
-            task_of_side = StreamCellsTask(self.join, side, keys)
+            task_of_side = StreamJoinSendTask(self.join, side, keys)
             for number, rows in enumerate(partitions):
                 # Rows are in any order. A task runs twice: each partition may receive either attempt, which must be
                 # equivalent.
                 attempts = [self._sent(task_of_side, side, number, rows) for _ in range(2)]
-                for slot in keys:
-                    cells[slot] += self.draw.choice(attempts).get(slot, [])
-        return cells
+                for partition in keys:
+                    blocks[partition] += self.draw.choice(attempts).get(partition, [])
+        return blocks
 
-    def _sent(self, send: StreamCellsTask, side: int, number: int, rows: Rows) -> dict[int, list[pa.RecordBatch]]:
+    def _sent(self, send: StreamJoinSendTask, side: int, number: int, rows: Rows) -> dict[int, list[pa.RecordBatch]]:
         schema = self.join.sides[side].rows if self.declared is None else self.declared[side]
         rows = self.draw.sample(rows, len(rows))
         batches, at = [], 0
@@ -158,13 +155,13 @@ class Query:
                 sent[batch.column(0)[0].as_py()].append(batch)
             return sent
 
-    def _joined(self, slot: int, cells: list[pa.RecordBatch]) -> Counter[tuple[Any, ...]]:
+    def _joined(self, partition: int, blocks: list[pa.RecordBatch]) -> Counter[tuple[Any, ...]]:
         with task(self.draw.randrange(9), self.properties()):  # Spark may coalesce partitions
             joining = StreamAsOfJoinTask(self.join) if self.join.is_as_of else StreamJoinTask(self.join)
             if self.draw.random() < 0.2:  # an attempt that ends early
-                next(iter(joining(cells)), None)
+                next(iter(joining(blocks)), None)
             found: Counter[tuple[Any, ...]] = Counter()
-            for batch in joining(cells):
+            for batch in joining(blocks):
                 *columns, progress = batch.columns
                 if progress.null_count:
                     found.update(rows_of(pa.RecordBatch.from_arrays(columns, names=batch.schema.names[:-1])))

@@ -48,7 +48,7 @@ def joined(
     exact: bool = True,
     how: str = "left",
     ties: bool = True,
-    slots: int = 2,
+    partitions: int = 2,
     **options: Any,
 ) -> StreamJoin:
     problems = list[str]()
@@ -58,7 +58,7 @@ def joined(
     resolved = resolve_as_of(outputs, QUOTES.fields, arguments, 1, "auto", False, problems)
     assert resolved is not None, problems
     sides = sides_of(TRADES, QUOTES, resolved, 0 if ties else None)
-    return planned_join(resolved, sides, slots, read_settings(lambda key: None, options), 1, "an as-of join")
+    return planned_join(resolved, sides, partitions, read_settings(lambda key: None, options), 1, "an as-of join")
 
 
 class Feed:
@@ -116,7 +116,7 @@ def test_a_query_that_begins_anew_with_other_ties(tmp_path: Path) -> None:
     """A query with the same name, checkpoint and rows, but another order of ties, uses no index of the old query."""
     quotes = [(number, "a", START, float(number)) for number in range(20)]
     for number, ties in enumerate((False, True)):
-        join = replace(joined(ties=ties, slots=1), name="priced")
+        join = replace(joined(ties=ties, partitions=1), name="priced")
         query = Query(join, tmp_path / "cp", random.Random(1), run=number)
         query.process([], [quotes])
         query.process([[(1, "a", START + timedelta(seconds=1))]], [])
@@ -134,7 +134,7 @@ def run(query: Query, feed: Feed, batches: int, again: bool = True) -> None:
         query.watermark = micros(feed.watermark)
         parts = tuple([rows[: len(rows) // 2], rows[len(rows) // 2 :]] for rows in new)
         if again and draw.random() < 0.3:
-            query.attempt(*parts, only=range(draw.randrange(query.join.slots)))
+            query.attempt(*parts, only=range(draw.randrange(query.join.partitions)))
             query.restart()
         query.process(*parts)
 
@@ -193,7 +193,7 @@ def test_rows_of_one_time_without_an_order(direction: str, tmp_path: Path) -> No
     quotes = [(number, "a", START + timedelta(seconds=10 + number % 3 * 2), 1.0) for number in range(30)]
     found = []
     for batches in (1, 2, 5, 10):
-        query = Query(joined(direction=direction, tolerance=5, ties=False, slots=2), tmp_path / f"{batches}", draw)
+        query = Query(joined(direction=direction, tolerance=5, ties=False, partitions=2), tmp_path / f"{batches}", draw)
         query.watermark = micros(START)
         mixed = draw.sample(quotes, len(quotes))
         for number in range(batches):
@@ -211,7 +211,7 @@ def test_rows_of_one_time_without_an_order(direction: str, tmp_path: Path) -> No
 def test_what_is_kept_is_the_last_of_each_key(tmp_path: Path) -> None:
     """Without a tolerance, a stream without end retains only the last row of each key."""
     draw = random.Random(5)
-    query, feed = Query(joined(slots=1), tmp_path, draw), Feed(draw, symbols=2)
+    query, feed = Query(joined(partitions=1), tmp_path, draw), Feed(draw, symbols=2)
     for number in range(1, FAN_OUT**3 + 2):
         new = feed.batch(number, 3, 40)
         query.watermark = micros(feed.watermark)

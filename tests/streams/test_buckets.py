@@ -116,7 +116,7 @@ def test_a_join(on: str, s3a: Mapping[str, str], tmp_path: Path, monkeypatch: py
     """The query resumes with other batches, on a node that has no index of its state."""
     monkeypatch.setattr(runs, "FAN_OUT", 3)
     draw = random.Random(on)
-    query = Query(in_folders.joined(on, slots=2), f"s3a://shelf/{ODD} {on}", draw, s3a=s3a)
+    query = Query(in_folders.joined(on, partitions=2), f"s3a://shelf/{ODD} {on}", draw, s3a=s3a)
     new = []
     for number in range(5):
         node = tmp_path / f"node {number % 2}"

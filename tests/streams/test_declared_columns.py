@@ -26,13 +26,13 @@ from sparkext.joins.join_condition import read_condition
 from sparkext.joins.resolved_join import resolve_join
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.plans.streams.order_table import LINES, first_table
+from sparkext.plans.streams.order_table import BUCKETS, first_table
 from sparkext.rows.time_order import TimeOrder
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.spark.arrow import arrow_schema
 from sparkext.streaming.join.description import StreamJoin
 from sparkext.streaming.join.description_of import planned_join, with_all_columns
-from sparkext.streaming.ordered.description import LINE_FIELDS, OrderedRows
+from sparkext.streaming.ordered.description import BUCKET_FIELDS, OrderedRows
 from sparkext.streaming.state.stream_state import StoredSide
 from tests.streams.order_tasks import OrderedQuery
 from tests.streams.tasks import Query, Rows, micros, on_a_node, plain
@@ -110,7 +110,7 @@ def test_rows_in_order(tmp_path: Path, splits: bool, declared: list[bool]) -> No
 def ordered(nullable: bool, splits: bool) -> OrderedRows:
     schema = arrow_schema(columns(nullable))
     keys = [
-        Partitioning((column,), (schema.types[column],), (True,), RoutingTable(LINES, 1), False, 0xFFFFFFFFFFFFFFFF)
+        Partitioning((column,), (schema.types[column],), (True,), RoutingTable(BUCKETS, 1), False, 0xFFFFFFFFFFFFFFFF)
         for column in (KEY, ID)
     ]
     order = TimeOrder(len(schema), AT, ID)
@@ -120,7 +120,7 @@ def ordered(nullable: bool, splits: bool) -> OrderedRows:
         made_by="test",
         token="run 0",
         is_stream=True,
-        rows=StoredSide(pa.schema([*schema, *LINE_FIELDS]), AT, 0),
+        rows=StoredSide(pa.schema([*schema, *BUCKET_FIELDS]), AT, 0),
         order_keys=keys[0],
         operator_keys=keys[1],
         key_types=("string", "int64"),
@@ -128,11 +128,11 @@ def ordered(nullable: bool, splits: bool) -> OrderedRows:
         operator=None,
         result_schema=schema,
         result_order=order,
-        slots=2,
+        partitions=2,
         table=first_table(2),
         splits=splits,
         keeps_late=True,
-        settings=read_settings(lambda key: None, {"spark.sparkext.debug.slots": "random"}),
+        settings=read_settings(lambda key: None, {"spark.sparkext.debug.partitions": "random"}),
         tasks_sharing=None,
     )
 

@@ -17,10 +17,10 @@ from sparkext.config import read_settings
 from sparkext.errors import OperatorError, StateError
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.plans.streams import order_table
-from sparkext.plans.streams.order_table import LINES, first_table
+from sparkext.plans.streams.order_table import BUCKETS, first_table
 from sparkext.rows.time_order import TimeOrder
 from sparkext.shuffle.partitioning import Partitioning
-from sparkext.streaming.ordered.description import LINE_FIELDS, Operator, OrderedRows
+from sparkext.streaming.ordered.description import BUCKET_FIELDS, Operator, OrderedRows
 from sparkext.streaming.ordered.partition import InOrder
 from sparkext.streaming.state.stream_state import StoredSide
 from sparkext.streaming.state.user_states import encode_state
@@ -40,9 +40,11 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order_table, "_LEAST_ROWS", 50)
 
 
-def ordered(slots: int, way: str = "planned", operator: Operator | None = None, ties: int | None = N) -> OrderedRows:
+def ordered(
+    partitions: int, way: str = "planned", operator: Operator | None = None, ties: int | None = N
+) -> OrderedRows:
     keys = [
-        Partitioning((column,), (SCHEMA.types[column],), (True,), RoutingTable(LINES, 1), False, 0xFFFFFFFFFFFFFFFF)
+        Partitioning((column,), (SCHEMA.types[column],), (True,), RoutingTable(BUCKETS, 1), False, 0xFFFFFFFFFFFFFFFF)
         for column in (DEVICE, SENSOR)
     ]
     order = TimeOrder(len(SCHEMA), AT, ties)
@@ -53,7 +55,7 @@ def ordered(slots: int, way: str = "planned", operator: Operator | None = None, 
         made_by="test",
         token="run 0",
         is_stream=True,
-        rows=StoredSide(pa.schema([*SCHEMA, *LINE_FIELDS]), AT, 0),
+        rows=StoredSide(pa.schema([*SCHEMA, *BUCKET_FIELDS]), AT, 0),
         order_keys=keys[DEVICE],
         operator_keys=keys[SENSOR],
         key_types=("string", "int64"),
@@ -61,11 +63,11 @@ def ordered(slots: int, way: str = "planned", operator: Operator | None = None, 
         operator=operator,
         result_schema=result,
         result_order=order if operator is None else TimeOrder(len(result), 0, rank=len(result)),
-        slots=slots,
-        table=first_table(slots),
+        partitions=partitions,
+        table=first_table(partitions),
         splits=True,
         keeps_late=True,
-        settings=read_settings(lambda key: None, {"spark.sparkext.debug.slots": way}),
+        settings=read_settings(lambda key: None, {"spark.sparkext.debug.partitions": way}),
         tasks_sharing=None,
     )
 
@@ -90,12 +92,12 @@ def made_rows(draw: random.Random, count: int, since: int, numbers: Any) -> Rows
     return rows
 
 
-def played(query: OrderedQuery, draw: random.Random, batches: int, slots: tuple[int, ...] = ()) -> Rows:
+def played(query: OrderedQuery, draw: random.Random, batches: int, partitions: tuple[int, ...] = ()) -> Rows:
     """Process some batches until all rows are emitted; return the rows that were not late."""
     numbers, known = iter(range(10**9)), list[tuple[Any, ...]]()
     for number in range(batches):
-        if slots and number % 3 == 2:
-            query.restart(draw.choice(slots), splits=draw.random() < 0.7)
+        if partitions and number % 3 == 2:
+            query.restart(draw.choice(partitions), splits=draw.random() < 0.7)
         rows = made_rows(draw, draw.choice([0, 1, 30, 120]), number * 5, numbers)
         before = query.watermark
         query.watermark = max(before, micros(START + timedelta(seconds=number * 5 - 10)))
@@ -124,13 +126,13 @@ def emitted(query: OrderedQuery) -> dict[Any, Rows]:
     return found
 
 
-@pytest.mark.reduced("values", reason="eight seconds each; a way of drawing tables does not depend on their slots")
+@pytest.mark.reduced("values", reason="eight seconds each; a way of drawing tables does not depend on their partitions")
 @pytest.mark.parametrize("way", ["planned", "hash", "random"])
-@pytest.mark.parametrize("slots", [1, 2, 5])
-def test_each_device_is_in_order(tmp_path: Path, way: str, slots: int) -> None:
-    draw = random.Random(f"{way} {slots}")
-    query = OrderedQuery(ordered(slots, way), tmp_path / "cp", draw)
-    known = played(query, draw, 12, (1, 2, 3) if slots == 2 else ())
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+def test_each_device_is_in_order(tmp_path: Path, way: str, partitions: int) -> None:
+    draw = random.Random(f"{way} {partitions}")
+    query = OrderedQuery(ordered(partitions, way), tmp_path / "cp", draw)
+    known = played(query, draw, 12, (1, 2, 3) if partitions == 2 else ())
     found = emitted(query)
     for device in {row[DEVICE] for row in known}:
         own = [row for row in known if row[DEVICE] == device]
@@ -180,9 +182,9 @@ def test_rows_of_one_time_have_an_order(tmp_path: Path) -> None:
     """Without a column that defines it, the order of equal times is the same for any batch sizes and partitions."""
     rows = made_rows(random.Random(5), 300, 0, iter(range(1000)))
     answers = []
-    for seed, slots, cuts in ((1, 1, 1), (2, 3, 4), (3, 4, 2)):
+    for seed, partitions, cuts in ((1, 1, 1), (2, 3, 4), (3, 4, 2)):
         draw = random.Random(seed)
-        query = OrderedQuery(ordered(slots, "random", ties=None), tmp_path / str(seed), draw)
+        query = OrderedQuery(ordered(partitions, "random", ties=None), tmp_path / str(seed), draw)
         query.process([rows[at::cuts] for at in range(cuts)])
         query.watermark = micros(START + timedelta(days=1))
         query.process([[]])

@@ -115,13 +115,13 @@ def test_each_device_is_in_order(spark: SparkSession, feed: Feed, split: bool, t
             failed.touch()
             raise RuntimeError("no room")
 
-    for slots, batches in (("2", 4), ("3", 4)):
+    for partitions, batches in (("2", 4), ("3", 4)):
         for _ in range(batches):
             feed.add(readings(draw, 1500, 8 * len(list(feed.folder.glob("*.parquet")))))
-        spark.conf.set("spark.sql.shuffle.partitions", slots)
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
         out = ordered(marked(feed), time="ts", state=0.0, split=split, name="alerts", **options)
         assert bare(out.schema) == bare(spark.createDataFrame([], ALERTS).schema)
-        if slots == "2":
+        if partitions == "2":
             with pytest.raises(StreamingQueryException, match="no room"):
                 run(out, tmp_path / "cp", failing)
         query = run(out, tmp_path / "cp", failing)

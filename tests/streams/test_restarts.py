@@ -20,13 +20,13 @@ from tests.streams.feeds import START, Feed, rows_of, run
 
 TRADES = "id long, symbol string, price double, ts timestamp"
 QUOTES = "number long, of string, bid double, qts timestamp"
-SLOTS = (2, 1, 4, 3, 2)
+PARTITIONS = (2, 1, 4, 3, 2)
 SECONDS = 20
 LATER = START + timedelta(days=1)
 
 
 @pytest.fixture
-def slots(spark: SparkSession) -> Iterator[Callable[[int], None]]:
+def partitions(spark: SparkSession) -> Iterator[Callable[[int], None]]:
     keys = ("spark.sql.shuffle.partitions", "spark.sql.leafNodeDefaultParallelism")
     before = [spark.conf.get(key, None) for key in keys]
 
@@ -101,7 +101,9 @@ def answer(operator: str, trades: DataFrame, quotes: DataFrame) -> DataFrame:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_any_number_of_slots(spark: SparkSession, tmp_path: Path, slots: Callable[[int], None], operator: str) -> None:
+def test_any_number_of_partitions(
+    spark: SparkSession, tmp_path: Path, partitions: Callable[[int], None], operator: str
+) -> None:
     draw, times = random.Random(operator), iter(range(1 << 40))
     feeds = Feed(spark, tmp_path / "trades", TRADES), Feed(spark, tmp_path / "quotes", QUOTES)
     found: dict[int, list[Any]] = {}
@@ -121,10 +123,10 @@ def test_any_number_of_slots(spark: SparkSession, tmp_path: Path, slots: Callabl
             for _ in range(rows)
         ]
 
-    for number, count in enumerate(SLOTS):
+    for number, count in enumerate(PARTITIONS):
         for feed in feeds:
-            feed.add(made(SECONDS * number, 60) if number + 1 < len(SLOTS) else [(0, "z", 1.0, LATER)])
-        slots(count)
+            feed.add(made(SECONDS * number, 60) if number + 1 < len(PARTITIONS) else [(0, "z", 1.0, LATER)])
+        partitions(count)
         trades = declared(feeds[0].stream().withWatermark("ts", "10 seconds"))
         quotes = feeds[1].stream().withWatermark("qts", "10 seconds")
         run(OPERATORS[operator](trades, quotes), tmp_path / "cp", sink)
@@ -132,7 +134,7 @@ def test_any_number_of_slots(spark: SparkSession, tmp_path: Path, slots: Callabl
     expected = rows_of(answer(operator, *tables))
     emitted = [row for batch in sorted(found) for row in found[batch] if LATER not in row]
     assert Counter(map(repr, emitted)) == expected and len(expected) > 20
-    assert sum(1 for batch in found.values() if batch) >= len(SLOTS) - 1
+    assert sum(1 for batch in found.values() if batch) >= len(PARTITIONS) - 1
     if operator.startswith("ordered"):
         where = 1 if operator != "ordered with a state" else 0
         for symbol in {row[where] for row in emitted}:

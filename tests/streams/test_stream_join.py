@@ -35,11 +35,11 @@ def test_like_a_join_of_tables(spark: SparkSession, feeds: tuple[Feed, Feed], on
     draw, sink, (left, right) = random.Random(on), Sink(), feeds
     named: dict[str, Any] = {"range": {"on": ON}, "key": {"on": [("k", "d")]}, "cross": {"how": "cross"}}
     test = {"range": MATCH, "key": "k = d", "cross": "true"}[on]
-    for slots, sizes in (("2", [(30, 20), (0, 40), (50, 0)]), ("2" if on == "key" else "3", [(30, 30), (1, 1)])):
+    for partitions, sizes in (("2", [(30, 20), (0, 40), (50, 0)]), ("2" if on == "key" else "3", [(30, 30), (1, 1)])):
         for one, other in sizes:
             left.add(points(draw, one))
             right.add(spans(draw, other))
-        spark.conf.set("spark.sql.shuffle.partitions", slots)
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
         run(stream_join(left.stream(), right.stream(), **named[on]), tmp_path / "cp", sink)
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     expected = left.table().join(right.table(), F.expr(test))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import ArrayType, StringType, StructType, TimestampNTZType
 
-from sparkext.config import DEBUG_HASH_MASK, DEBUG_SLOTS, MORSEL_MAX_ROWS, STREAMS_UNIT_MAX_BYTES, read_settings
+from sparkext.config import DEBUG_HASH_MASK, DEBUG_PARTITIONS, MORSEL_MAX_ROWS, STREAMS_UNIT_MAX_BYTES, read_settings
 from sparkext.errors import StateError
 from sparkext.joins.columns import OutputField
 from sparkext.joins.join_condition import read_condition
@@ -79,7 +79,7 @@ def a_node(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 def joined(
     on: str,
-    slots: int = 3,
+    partitions: int = 3,
     retained: tuple[int | None, int | None] | None = None,
     how: str = "inner",
     **options: Any,
@@ -99,7 +99,7 @@ def joined(
         left = StoredSide(arrow_schema(LEFT), 3, retained[0], numbered=how != "inner")
         sides = left, StoredSide(arrow_schema(RIGHT), 4, retained[1])
     settings = read_settings(lambda key: None, options)
-    return planned_join(resolved, sides, slots, settings, 1, f"a join on {on}")
+    return planned_join(resolved, sides, partitions, settings, 1, f"a join on {on}")
 
 
 def left_rows(draw: random.Random, count: int, seconds: float = 0) -> Rows:
@@ -147,16 +147,16 @@ def parted(draw: random.Random, rows: Rows) -> list[Rows]:
 def test_batches_of_any_size(on: str, way: str, tmp_path: Path) -> None:
     """The number of partitions changes between runs. Batches run twice, or stop midway before they run again."""
     draw = random.Random(f"{on} {way}")
-    query = Query(joined(on, **{DEBUG_SLOTS.name: way}), tmp_path, draw)
+    query = Query(joined(on, **{DEBUG_PARTITIONS.name: way}), tmp_path, draw)
     left, right, began = list[Any](), list[Any](), 0
     for number in range(2 * FAN_OUT + 3):
         sizes = draw.choices([0, 1, 20, 50], k=2)
         new = parted(draw, left_rows(draw, sizes[0])), parted(draw, right_rows(draw, sizes[1]))
         if draw.random() < 0.2:
             began = query.batch
-            query.restart(slots=draw.randrange(1, 6) if "key" not in on or number == 0 else query.join.slots)
+            query.restart(partitions=draw.randrange(1, 6) if "key" not in on or number == 0 else query.join.partitions)
         if draw.random() < 0.2:
-            query.attempt(*new, only=range(draw.randrange(query.join.slots)))
+            query.attempt(*new, only=range(draw.randrange(query.join.partitions)))
             query.restart()
         query.process(*new)
         left += [row for part in new[0] for row in part]
@@ -166,7 +166,7 @@ def test_batches_of_any_size(on: str, way: str, tmp_path: Path) -> None:
     rows = [len([row for row in side if on != "key" or row[1] is not None]) for side in (left, right)]
     if "key and" not in on:
         assert query.progress["state_rows"] == sum(rows) and query.progress["state_bytes"] > 0
-    assert query.progress["units"] == query.join.slots or way == "random" or query.batch == began + 1
+    assert query.progress["units"] == query.join.partitions or way == "random" or query.batch == began + 1
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_hostile_modes(options: dict[str, Any], tmp_path: Path) -> None:
 
 def test_units_are_as_many_as_memory_asks_for(tmp_path: Path) -> None:
     draw = random.Random(4)
-    query = Query(joined("range", slots=2, **{STREAMS_UNIT_MAX_BYTES.name: 20_000}), tmp_path, draw)
+    query = Query(joined("range", partitions=2, **{STREAMS_UNIT_MAX_BYTES.name: 20_000}), tmp_path, draw)
     left, right, cuts = list[Any](), list[Any](), list[Cut]()
     for _ in range(10):
         new = left_rows(draw, 200), right_rows(draw, 100)
@@ -254,7 +254,7 @@ def test_left_rows_are_decided_once(how: str, on: str, tmp_path: Path) -> None:
         query.watermark = micros(watermark)
         parts = parted(draw, new[0]), parted(draw, new[1])
         if draw.random() < 0.3:
-            query.attempt(*parts, only=range(draw.randrange(query.join.slots)))
+            query.attempt(*parts, only=range(draw.randrange(query.join.partitions)))
             query.restart()
         query.process(*parts)
         left += new[0]
@@ -293,7 +293,7 @@ def test_late_rows_are_left_out(tmp_path: Path) -> None:
 
 def test_nodes_keep_indexes_of_runs_that_there_are(tmp_path: Path) -> None:
     draw, kept = random.Random(12), list[int]()
-    query = Query(joined("range", slots=1), tmp_path, draw)
+    query = Query(joined("range", partitions=1), tmp_path, draw)
     for _ in range(FAN_OUT**2 + 2):
         query.process([left_rows(draw, 3)], [right_rows(draw, 3)])
         kept.append(len([*local_folder().glob("*.index")]))
@@ -302,7 +302,7 @@ def test_nodes_keep_indexes_of_runs_that_there_are(tmp_path: Path) -> None:
 
 def test_what_is_merged_is_swept(tmp_path: Path) -> None:
     draw = random.Random(7)
-    query = Query(joined("key", slots=1), tmp_path, draw, retained=FAN_OUT)
+    query = Query(joined("key", partitions=1), tmp_path, draw, retained=FAN_OUT)
     left, right = list[Any](), list[Any]()
     for _ in range(3 * FAN_OUT):
         new = left_rows(draw, 1), right_rows(draw, 1)
@@ -323,7 +323,7 @@ def test_a_query_may_be_set_back_by_as_many_batches_as_spark_retains(retained: i
     draw, batches = random.Random(retained), 5 * FAN_OUT
     new = [(left_rows(draw, 2), right_rows(draw, 2)) for _ in range(batches)]
     for back in range(1, retained + 1):
-        query = Query(joined("cross", slots=1), tmp_path / str(back), draw, retained=retained)
+        query = Query(joined("cross", partitions=1), tmp_path / str(back), draw, retained=retained)
         for left, right in new:
             query.process([left], [right])
         found = {path.name for path in (tmp_path / str(back) / "sparkext").glob("*/left/*")}
@@ -345,15 +345,15 @@ def test_a_task_of_a_batch_before_takes_nothing_from_later_ones(
 ) -> None:
     """A task that was suspended while a second attempt replaced it, in a process that had not written any state."""
     draw = random.Random(late)
-    query = Query(joined("cross", slots=1), tmp_path, draw, retained=1)
+    query = Query(joined("cross", partitions=1), tmp_path, draw, retained=1)
     new = [([left_rows(draw, 2)], [right_rows(draw, 2)]) for _ in range(4 * FAN_OUT)]
     for number, rows in enumerate(new[: 3 * FAN_OUT + 2]):
         if number == late:
             properties = query.properties()
-            cells = query.cells(*rows)[0]
+            blocks = query.blocks(*rows)[0]
             with task(0, properties):
-                joined_rows = [*StreamJoinTask(query.join)(cells)][:-1]
-                standing_still = StreamJoinTask(query.join)(cells)
+                joined_rows = [*StreamJoinTask(query.join)(blocks)][:-1]
+                standing_still = StreamJoinTask(query.join)(blocks)
                 assert [next(standing_still) for _ in joined_rows], "of this attempt nothing is stored yet"
         query.process(*rows)
     monkeypatch.setattr(stream_state, "_begun", LastUsed(10))
@@ -420,7 +420,7 @@ def run_all(join: StreamJoin, checkpoint: Path, batches: list[tuple[Rows, Rows]]
 @pytest.mark.parametrize("harm", ["lost", "cut off", "damaged", "version"])
 def test_state_that_cannot_be_read(harm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(9)
-    query = Query(joined("key", slots=1), tmp_path, draw)
+    query = Query(joined("key", partitions=1), tmp_path, draw)
     for _ in range(3):
         query.process([left_rows(draw, 20)], [right_rows(draw, 20)])
     [segment] = (tmp_path / "sparkext").glob("*/right/1-1/0.segment")

@@ -150,9 +150,9 @@ def assert_like_spark(
     assert_pipelined(actual, joins=1, crossings=crossings_of(how))
     expected = spark_join(left, right, on, how)
     if left.sparkSession.version >= "4.1" and has_equality(on) and _runs_partitioned():
-        by_slot = left.transform(pipelined_join(right, on, how, partitioned=True, **options))
-        assert_partitioned(by_slot, joins=1)
-        assert_same_rows(expected, by_slot)
+        by_partition = left.transform(pipelined_join(right, on, how, partitioned=True, **options))
+        assert_partitioned(by_partition, joins=1)
+        assert_same_rows(expected, by_partition)
     return actual, assert_same_rows(expected, actual)
 
 
@@ -180,7 +180,9 @@ def assert_partitioned(df: DataFrame, joins: int | None = None) -> None:
         assert not _is_planned(plan) or " partitioned=" in plan, plan
         return
     assert len(_CROSSING.findall(plan)) == 3 and not _SPARK_JOIN.search(plan), plan
-    assert re.search(r"Exchange (hashpartitioning\(slot#\d+, \d+\)|SinglePartition), REPARTITION_BY_NUM", plan), plan
+    assert re.search(r"Exchange (hashpartitioning\(partition#\d+, \d+\)|SinglePartition), REPARTITION_BY_NUM", plan), (
+        plan
+    )
     lineage = remembered(df)
     assert joins is None or (lineage is not None and len(lineage.spec.joins) == joins)
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from sparkext import pipelined_join, report
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
 from sparkext.joins.lineage import remembered
-from sparkext.spark.partition_keys import slot_keys
+from sparkext.spark.partition_keys import partition_keys
 from tests.transforms.spark_checks import (
     EXTENSION,
     KINDS,
@@ -46,21 +46,23 @@ def sides(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
     return left.cache(), right.cache()
 
 
-def slots_of(df: DataFrame) -> int:
+def partitions_of(df: DataFrame) -> int:
     plan = physical_plan(df)
-    [count] = re.findall(r"Exchange hashpartitioning\(slot#\d+, (\d+)\)", plan) or re.findall("SinglePartition", plan)
+    [count] = re.findall(r"Exchange hashpartitioning\(partition#\d+, (\d+)\)", plan) or re.findall(
+        "SinglePartition", plan
+    )
     return int(count) if count.isdigit() else 1
 
 
 @pytest.mark.reduced("values", reason="Spark runs queries for each combination")
-@pytest.mark.parametrize("slots", [1, 2, 40])
+@pytest.mark.parametrize("partitions", [1, 2, 40])
 @pytest.mark.parametrize("kind", KINDS)
-def test_slots(spark: SparkSession, sides: tuple[DataFrame, DataFrame], kind: str, slots: int) -> None:
+def test_partitions(spark: SparkSession, sides: tuple[DataFrame, DataFrame], kind: str, partitions: int) -> None:
     left, right = sides
-    with configured(spark, {SHUFFLE_PARTITIONS: slots}):
+    with configured(spark, {SHUFFLE_PARTITIONS: partitions}):
         out = left.transform(pipelined_join(right, "k", kind, partitioned=True))
         assert_partitioned(out, joins=1)
-        assert slots_of(out) == slots
+        assert partitions_of(out) == partitions
         assert_same_rows(left.join(right, "k", kind), out)
 
 
@@ -146,7 +148,7 @@ def test_always(spark: SparkSession, sides: tuple[DataFrame, DataFrame]) -> None
         for on, how in (([("v", "<", "rk")], "inner"), (None, "cross")):
             assert_pipelined(left.transform(pipelined_join(small, on, how)))
         by_call = left.transform(pipelined_join(right, "k", partitioned=False))
-        assert "Exchange hashpartitioning(slot" not in physical_plan(by_call)
+        assert "Exchange hashpartitioning(partition" not in physical_plan(by_call)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,7 @@ def test_what_cannot_be_partitioned(sides: tuple[DataFrame, DataFrame], on: Any,
         left.transform(pipelined_join(right.toDF("rk", "w"), on, how, partitioned=True))
 
 
-def test_the_report_is_that_of_the_slots(sides: tuple[DataFrame, DataFrame]) -> None:
+def test_the_report_is_that_of_the_partitions(sides: tuple[DataFrame, DataFrame]) -> None:
     left, right = sides
     out = left.transform(pipelined_join(right, "k", partitioned=True))
     rows = out.count()
@@ -173,9 +175,9 @@ def test_the_report_is_that_of_the_slots(sides: tuple[DataFrame, DataFrame]) -> 
     assert sum(task.indexes[0]["build_rows"] > 0 for task in report(out).tasks) > 1
 
 
-@pytest.mark.parametrize("slots", [1, 2, 3, 7, 200, 20_000])
-def test_slot_keys_lead_to_their_partitions(spark: SparkSession, slots: int) -> None:
-    keys = slot_keys(slots)
-    assert len({*keys}) == slots
-    rows = frame(spark, slot=list(range(slots)), key=(pa.int32(), list(keys)))
-    assert not rows.where(F.expr(f"pmod(hash(key), {slots}) <> slot")).count()
+@pytest.mark.parametrize("partitions", [1, 2, 3, 7, 200, 20_000])
+def test_partition_keys_lead_to_their_partitions(spark: SparkSession, partitions: int) -> None:
+    keys = partition_keys(partitions)
+    assert len({*keys}) == partitions
+    rows = frame(spark, partition=list(range(partitions)), key=(pa.int32(), list(keys)))
+    assert not rows.where(F.expr(f"pmod(hash(key), {partitions}) <> partition")).count()

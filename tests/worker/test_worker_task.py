@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import importlib
-import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -91,11 +91,12 @@ def test_arrow_without_the_codec_of_spark_says_so() -> None:
 def test_every_task_runs_in_the_frame() -> None:
     """No task class that Spark calls has a frame of its own."""
     found = set()
-    for module in pkgutil.walk_packages(sparkext.__path__, "sparkext."):
-        if module.name.endswith("_task"):
-            for kind in vars(importlib.import_module(module.name)).values():
-                if isinstance(kind, type) and kind.__module__ == module.name and kind.__name__.endswith("Task"):
-                    found.add(kind)
+    root = Path(sparkext.__file__).parent
+    for path in root.rglob("*_task.py"):
+        module = importlib.import_module(".".join(("sparkext", *path.relative_to(root).with_suffix("").parts)))
+        for kind in vars(module).values():
+            if isinstance(kind, type) and kind.__module__ == module.__name__ and kind.__name__.endswith("Task"):
+                found.add(kind)
     assert len(found) > 10
     for kind in found:
         assert issubclass(kind, WorkerTask) and kind.__call__ is WorkerTask.__call__, kind

@@ -27,7 +27,7 @@ from sparkext.storage.local_folder import beside_task, local_folder
 from sparkext.storage.paced_writes import PacedWriter
 
 RESULT = pa.schema([(name, pa.binary()) for name in ("bytes", "checksum", "rows", "sizes", "sketch")])
-"""A task's description of its file, in one row: int64 values per bucket (`line` in the code), and a sketch of its keys.
+"""A task's description of its file, in one row: int64 values per bucket, and a sketch of its keys.
 
 `bytes`: bytes in the file. `sizes`: bytes of the same rows in memory. `checksum`: a single number, from which Spark
 detects that a task that runs again sends other rows (`Partitioning.checksum`).
@@ -48,7 +48,7 @@ class Leaving:
         return Path(note.read_text(encoding="utf-8"))
 
 
-class LeavingRows:
+class OutgoingRows:
     """Writes all rows to a file, bucket by bucket, and emits the description of the file.
 
     The file may exist already, empty: Spark grants other users access to it before it is written.
@@ -64,13 +64,13 @@ class LeavingRows:
         self._turn = Lock()
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
-        lines = self._partitioning.table.lines
+        buckets = self._partitioning.table.buckets
         self._free = free
         self._limit = 0
-        self._output = MapOutput(lines, share_of_headroom, local_folder())
+        self._output = MapOutput(buckets, share_of_headroom, local_folder())
         self._checksum = np.zeros(1, dtype=np.int64)
-        self._rows = np.zeros(lines, dtype=np.int64)
-        self._sketch = np.zeros(lines * WIDTH, dtype=np.int64)
+        self._rows = np.zeros(buckets, dtype=np.int64)
+        self._sketch = np.zeros(buckets * WIDTH, dtype=np.int64)
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Gather rows; emit nothing."""
@@ -80,7 +80,7 @@ class LeavingRows:
                 if self._waiting and self._bytes + size > self._limit:
                     self._leave(budget)
                 if not self._waiting:
-                    self._limit = bytes_to_gather(self._partitioning.table.lines, self._free)
+                    self._limit = bytes_to_gather(self._partitioning.table.buckets, self._free)
                 self._waiting.append(batch)
                 self._bytes += size
         return iter(())
@@ -108,11 +108,11 @@ class LeavingRows:
         self._waiting, self._bytes = [], 0
         rows = pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)
         del table
-        hashes, lines = self._partitioning.lines(rows)
-        add_to_sketch(hashes, lines, self._sketch)
+        hashes, buckets = self._partitioning.buckets(rows)
+        add_to_sketch(hashes, buckets, self._sketch)
         self._checksum += self._partitioning.checksum(rows, hashes)  # may overflow
         del hashes
-        order = self._partitioning.order(lines, task_id().partition)
+        order = self._partitioning.order(buckets, task_id().partition)
         self._rows += np.diff(order.starts)
         self._output.add(rows, order)
         budget.spent_since(started)

@@ -1,4 +1,4 @@
-"""A sink of rows that are streamed to partitions, as blocks (`cell` in the code) of one bucket (`line`) each."""
+"""A sink of rows that are streamed to partitions, as blocks of one bucket each."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.row_set import RowSet
 from sparkext.shuffle.outgoing_rows import gathered_bytes
-from sparkext.shuffle.packed_rows import packed_cells
+from sparkext.shuffle.packed_rows import packed_blocks
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.shuffle.router import Router
 from sparkext.shuffle.streamed import ROUTED, Streamed, TaskFiles
 
-_BYTES_PER_LINE = 512 << 10
+_BYTES_PER_BUCKET = 512 << 10
 _MOST_BYTES = 256 << 20
 """Limit of the rows that are gathered before they are sorted by bucket. Joining a block costs 0.3 ms plus 11 ns per row
 (4 columns)."""
@@ -32,14 +32,14 @@ _SHARE_OF_HEADROOM = 0.05
 
 @dataclass(frozen=True)
 class Routed:
-    """The partitioning of streamed rows. `way`: the mode, as in `spark.sparkext.debug.slots`."""
+    """The partitioning of streamed rows. `way`: the mode, as in `spark.sparkext.debug.partitions`."""
 
     partitioning: Partitioning
     streamed: Streamed
     way: str
 
 
-class RoutedCells:
+class RoutedBlocks:
     """Emits all rows in blocks, with the target partition of each."""
 
     def __init__(self, rows: GatheredRows, routed: Routed, free: FreeMemory) -> None:
@@ -57,44 +57,44 @@ class RoutedCells:
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Gather rows; emit blocks when there are enough."""
         for batch in self._gathered.process(rows, budget):
-            cells = None
+            blocks = None
             with self._turn:
                 if not self._waiting:
                     self._limit = self._bytes_to_gather()
                 self._waiting.append(batch)
                 self._bytes += gathered_bytes(batch)
                 if self._bytes >= self._limit:
-                    cells = self._cells(budget)
-            if cells is not None:
-                yield cells
+                    blocks = self._blocks(budget)
+            if blocks is not None:
+                yield blocks
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Emit the gathered rows."""
         if self._waiting:
-            yield self._cells(budget)
+            yield self._blocks(budget)
 
     def _bytes_to_gather(self) -> int:
-        wanted = min(self._partitioning.table.lines * _BYTES_PER_LINE, _MOST_BYTES)
+        wanted = min(self._partitioning.table.buckets * _BYTES_PER_BUCKET, _MOST_BYTES)
         headroom = headroom_for(int(wanted / _SHARE_OF_HEADROOM), self._free)
         return wanted if headroom is None else min(wanted, int(headroom * _SHARE_OF_HEADROOM))
 
-    def _cells(self, budget: OperatorBudget) -> pa.RecordBatch:
+    def _blocks(self, budget: OperatorBudget) -> pa.RecordBatch:
         """Return the gathered rows as blocks, which share one contiguous buffer."""
         started = time.perf_counter()
         table = pa.Table.from_batches(self._waiting)
         self._waiting, self._bytes = [], 0
         rows = pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)
-        order = self._partitioning.order(self._partitioning.lines(rows)[1], task_id().partition)
+        order = self._partitioning.order(self._partitioning.buckets(rows)[1], task_id().partition)
         self._router.look()
-        run, packed = packed_cells(rows, order) if order.rows.size else (pa.py_buffer(b""), [])
+        run, packed = packed_blocks(rows, order) if order.rows.size else (pa.py_buffer(b""), [])
         counts = np.diff(order.starts)
         present = np.flatnonzero(counts)
         self._router.tell(present.tolist(), counts[present].tolist())
-        lines = [cell.line for cell in packed]
-        slots = [self._router.slot(line) for line in lines]
-        ends = np.array([*(cell.start for cell in packed), run.size], np.int32)
-        cells = pa.Array.from_buffers(pa.binary(), len(packed), [None, pa.py_buffer(ends), run])
+        buckets = [block.bucket for block in packed]
+        partitions = [self._router.partition(bucket) for bucket in buckets]
+        ends = np.array([*(block.start for block in packed), run.size], np.int32)
+        blocks = pa.Array.from_buffers(pa.binary(), len(packed), [None, pa.py_buffer(ends), run])
         budget.spent_since(started)
         return pa.RecordBatch.from_arrays(
-            [pa.array(slots, pa.int32()), pa.array(lines, pa.int32()), cells], schema=ROUTED
+            [pa.array(partitions, pa.int32()), pa.array(buckets, pa.int32()), blocks], schema=ROUTED
         )

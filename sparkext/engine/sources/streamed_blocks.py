@@ -1,4 +1,4 @@
-"""Rows streamed to a partition in blocks (`cell` in the code), and the cost of each bucket (`line`)."""
+"""Rows streamed to a partition in blocks, and the cost of each bucket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TELL_SECONDS = 0.1
 class Arriving(NamedTuple):
     """Received data: a block of probe rows, or the locations of build rows (a text) for the group of a bucket."""
 
-    line: int
+    bucket: int
     is_build: bool
     content: pa.Buffer
 
@@ -30,12 +30,12 @@ class Arriving(NamedTuple):
 def arriving(batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
     """Yield the received data one by one, without copies."""
     for batch in batches:
-        lines, build, contents = batch.columns
+        buckets, build, contents = batch.columns
         for number in range(batch.num_rows):
-            yield Arriving(lines[number].as_py(), build[number].as_py(), contents[number].as_buffer())
+            yield Arriving(buckets[number].as_py(), build[number].as_py(), contents[number].as_buffer())
 
 
-class LineClock:
+class BucketClock:
     """Measures the rows of each bucket, and the CPU seconds that this thread spends on them, without waiting times.
 
     It writes the measurements to the task's files at intervals of at least `_TELL_SECONDS`.
@@ -45,23 +45,23 @@ class LineClock:
         """Begin without a bucket."""
         self._files = files
         self.told = Told()
-        self._line: int | None = None
+        self._bucket: int | None = None
         self._since = time.thread_time()
         self._last = time.monotonic()
 
-    def turn(self, line: int | None) -> None:
+    def turn(self, bucket: int | None) -> None:
         """Attribute this thread's time to a bucket from now on, or to none (None)."""
         now = time.thread_time()
-        if self._line is not None:
-            self.told.spend(self._line, now - self._since)
-        self._line, self._since = line, now
+        if self._bucket is not None:
+            self.told.spend(self._bucket, now - self._since)
+        self._bucket, self._since = bucket, now
         if time.monotonic() - self._last >= _TELL_SECONDS:
             self.tell()
 
     def count(self, rows: int) -> None:
         """Count rows of the current bucket."""
-        assert self._line is not None, "rows are of a line"
-        self.told.count(self._line, rows)
+        assert self._bucket is not None, "rows are of a bucket"
+        self.told.count(self._bucket, rows)
 
     def tell(self) -> None:
         """Write the measurements to the task's files."""
@@ -69,22 +69,22 @@ class LineClock:
         self._last = time.monotonic()
 
 
-class StreamedCells:
+class StreamedBlocks:
     """A sequence of blocks for one group of buckets."""
 
-    def __init__(self, cells: Iterable[Arriving], rows: RowUnpacker, max_rows: int, clock: LineClock) -> None:
+    def __init__(self, blocks: Iterable[Arriving], rows: RowUnpacker, max_rows: int, clock: BucketClock) -> None:
         """Bind the blocks to their reader and to the clock."""
-        self._cells = cells
+        self._blocks = blocks
         self._rows = rows
         self._max_rows = max_rows
         self._clock = clock
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
         """Yield the rows of each block in morsels."""
-        for cell in self._cells:
-            self._clock.turn(cell.line)
+        for block in self._blocks:
+            self._clock.turn(block.bucket)
             metrics.batches_in += 1
-            batches = self._rows.batches([cell.content], self._max_rows, MAX_MORSEL_BYTES)
+            batches = self._rows.batches([block.content], self._max_rows, MAX_MORSEL_BYTES)
             for morsel in morsels(batches, self._max_rows):
                 metrics.morsels += 1
                 self._clock.count(morsel.num_rows)

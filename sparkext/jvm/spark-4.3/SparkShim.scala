@@ -25,9 +25,9 @@ object SparkShim extends CommonShim {
 
   override def streams: Boolean = true
 
-  override def streamed(cells: RDD[(Int, InternalRow)], slots: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
+  override def streamed(blocks: RDD[(Int, InternalRow)], partitions: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
     new ShuffledRowRDD(
-      new PipelinedShuffleDependency[Int, InternalRow, InternalRow](cells, new PartitionIdPassthrough(slots), serializer),
+      new PipelinedShuffleDependency[Int, InternalRow, InternalRow](blocks, new PartitionIdPassthrough(partitions), serializer),
       metrics)
 
   def sending(rows: SentRows, to: Partitioner, files: MapFiles, conf: SQLConf): Sending =

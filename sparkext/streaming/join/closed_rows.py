@@ -23,17 +23,17 @@ from sparkext.streaming.state.run_rows import RunRows
 from sparkext.streaming.state.segments import SegmentInfo
 
 _NUMBER = 2
-"""Index of the row number among the hidden columns: expiry time, bucket (`line` in the code), row number."""
+"""Index of the row number among the hidden columns: expiry time, bucket, row number."""
 
 
 class DecidedRows:
-    """The match state of one unit's left rows in a batch; `lines` are the unit's buckets."""
+    """The match state of one unit's left rows in a batch; `buckets` are the unit's buckets."""
 
-    def __init__(self, join: StreamJoin, lookup: RunLookup, lines: range, left: list[RunRows]) -> None:
+    def __init__(self, join: StreamJoin, lookup: RunLookup, buckets: range, left: list[RunRows]) -> None:
         """Begin; `left` has all stored left rows, including those of this batch."""
         self._join, self._lookup, self._left = join, lookup, left
         self._side = join.sides[LEFT]
-        self._known = lookup.before(MATCHED, join.matched, lines)
+        self._known = lookup.before(MATCHED, join.matched, buckets)
         self._hidden = pa.schema([self._side.schema.field(place) for place in self._side.hidden])
         self._pairs: list[pa.RecordBatch] = []
 

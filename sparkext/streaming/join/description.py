@@ -31,7 +31,7 @@ class StreamJoin:
     - `keys`: how the columns compared for equality determine buckets, None without such columns.
     - `specs`: the pipelines that look up left rows in the right side, and right rows in the left side. Column numbers
       are those of `sides`.
-    - `slots`: the number of join tasks per batch.
+    - `partitions`: the number of join tasks per batch.
     - `outputs`: the side and column of each result column.
     - `how`: `inner`, `left` or `semi`. For the latter two, the hidden columns of the left row follow the output of
       `specs`.
@@ -48,7 +48,7 @@ class StreamJoin:
     keys: tuple[Partitioning, Partitioning] | None
     specs: tuple[str, ...]
     output_schema: pa.Schema
-    slots: int
+    partitions: int
     settings: Settings
     tasks_sharing: int | None
     outputs: tuple[ColumnRef, ...]
@@ -92,7 +92,7 @@ class StreamJoin:
         StateError
             The state is missing, damaged or belongs to another join.
         """
-        first = first_cut(self.slots, keyed=self.keys is not None, whole_right=self.keeps_right_whole)
+        first = first_cut(self.partitions, keyed=self.keys is not None, whole_right=self.keeps_right_whole)
         folder = batch.state_folder(self.name)
         return StreamState(folder, _SIDES, batch.number, batch.run, first, self.made_by)
 

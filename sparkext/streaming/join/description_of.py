@@ -13,7 +13,7 @@ from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.pipeline.spec import MIRRORED, PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.plans.pipeline.theta import PythonPredicate, Theta
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.plans.streams.fragments import LEFT, LINES, RIGHT
+from sparkext.plans.streams.fragments import BUCKETS, LEFT, RIGHT
 from sparkext.rows.types import arrow_key_type
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.spark.arrow import arrow_schema
@@ -25,7 +25,7 @@ from sparkext.streaming.state.stream_state import StoredSide
 def planned_join(
     resolved: ResolvedJoin,
     sides: tuple[StoredSide, StoredSide],
-    slots: int,
+    partitions: int,
     settings: Settings,
     tasks_sharing: int | None,
     made_by: str,
@@ -45,7 +45,7 @@ def planned_join(
         _keys(resolved, settings),
         tuple(spec.to_json() for spec in specs),
         arrow_schema(StructType([output.field for output in resolved.outputs])),
-        slots,
+        partitions,
         settings,
         tasks_sharing,
         outputs,
@@ -95,13 +95,13 @@ def _before(time: ColumnRef, until: ColumnRef, side: StoredSide) -> Expression:
 
 
 def _keys(resolved: ResolvedJoin, settings: Settings) -> tuple[Partitioning, Partitioning] | None:
-    """Return the partitionings of both sides' keys into buckets (`line` in the code), None without keys."""
+    """Return the partitionings of both sides' keys into buckets, None without keys."""
     keys = resolved.spec.keys
     if not keys:
         return None
     types = tuple(arrow_key_type(key_type) for key_type in resolved.key_types)
     null_safe = tuple(key.null_safe for key in keys)
-    table = RoutingTable(LINES, 1)
+    table = RoutingTable(BUCKETS, 1)
     columns = (tuple(key.probe.column for key in keys), tuple(key.build for key in keys))
     keeps_left = resolved.spec.how == "left"
     return (

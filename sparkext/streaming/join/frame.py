@@ -1,4 +1,4 @@
-"""The streaming DataFrame of a join: blocks of both sides (`cells` in the code), joined in partitions (`slots`)."""
+"""The streaming DataFrame of a join: blocks of both sides, joined in partitions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from sparkext.plans.streams.fragments import LEFT, RIGHT
 from sparkext.spark.frames import map_in_arrow
-from sparkext.spark.partition_keys import slot_keys
+from sparkext.spark.partition_keys import partition_keys
 from sparkext.spark.session_settings import tasks_per_executor
 from sparkext.spark.worker_python import run_in_workers
-from sparkext.streaming.frames import place, slots_of, ticks
+from sparkext.streaming.frames import partitions_of, place, ticks
 from sparkext.streaming.join.description import PROGRESS_FIELDS
 from sparkext.streaming.join.description_of import event_time, planned_join
 from sparkext.streaming.join.join_task import StreamJoinTask
-from sparkext.streaming.join.send_task import COLUMNS, DDL, SlotNumbersTask, StreamCellsTask
+from sparkext.streaming.join.send_task import COLUMNS, DDL, PartitionIdsTask, StreamJoinSendTask
 from sparkext.streaming.progress import PROGRESS, with_progress, without_progress
 from sparkext.streaming.state.checkpoints import report_checkpoints
 
@@ -41,23 +41,25 @@ def joined_frame(
     a state.
     """
     session = left.sparkSession
-    slots = slots_of(session)
+    partitions = partitions_of(session)
     kept = ", ".join("for ever" if side.retained is None else f"{side.retained} µs" for side in sides)
     of = f"{left.schema.simpleString()} and {right.schema.simpleString()}, kept {kept}"
     made_by = ", ".join([f"{resolved.spec.label} of {of}", *told])
     tasks = tasks_per_executor(session)
-    join = planned_join(resolved, sides, slots, settings, tasks, made_by, name)
+    join = planned_join(resolved, sides, partitions, settings, tasks, made_by, name)
     report_checkpoints(session)
-    keys = slot_keys(slots)
-    cells = [map_in_arrow(frame, StreamCellsTask(join, side, keys), DDL) for side, frame in enumerate((left, right))]
-    both = cells[LEFT].unionAll(cells[RIGHT])
+    keys = partition_keys(partitions)
+    blocks = [
+        map_in_arrow(frame, StreamJoinSendTask(join, side, keys), DDL) for side, frame in enumerate((left, right))
+    ]
+    both = blocks[LEFT].unionAll(blocks[RIGHT])
     if join.waits:
         time = left.columns[event_time(sides[LEFT])]
-        both = both.unionAll(map_in_arrow(ticks(left, time), SlotNumbersTask(join, keys), DDL))
+        both = both.unionAll(map_in_arrow(ticks(left, time), PartitionIdsTask(join, keys), DDL))
     fields = [output.field for output in resolved.outputs]
     emitted = with_progress(fields, PROGRESS_FIELDS)
     places = [place(number) for number in range(len(fields))]
-    joined = run_in_workers(both.repartition(slots, COLUMNS[0]), task(join), emitted).toDF(*places, PROGRESS)
+    joined = run_in_workers(both.repartition(partitions, COLUMNS[0]), task(join), emitted).toDF(*places, PROGRESS)
     return without_progress(joined, PROGRESS_FIELDS, join.metrics)
 
 

@@ -1,4 +1,4 @@
-"""The worker function that joins a batch of two streams with all stored rows, in one partition (`slot` in the code).
+"""The worker function that joins a batch of two streams with all stored rows, in one partition.
 
 Each unit joins the new rows of its left fragment with the stored rows of its right fragment, the reverse, and the new
 rows of both with each other. Each pair is found once, in the batch that contains the later of its two rows.
@@ -24,7 +24,7 @@ from sparkext.plans.streams.mfm import next_cut
 from sparkext.rows.blank import blank_row
 from sparkext.streaming.join.closed_rows import DecidedRows
 from sparkext.streaming.join.description import PROGRESS_FIELDS, StreamTask
-from sparkext.streaming.join.received_rows import ArrivedRows
+from sparkext.streaming.join.received_rows import ReceivedRows
 from sparkext.streaming.progress import PROGRESS
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.run_lookup import RunLookup
@@ -53,15 +53,15 @@ class StreamJoinTask(StreamTask):
         batch = MicroBatch.of_this_task()
         state = self.join.state(batch)
         state.claim(self.join.token)
-        arrived = ArrivedRows(self.join, batch.number, batches)
+        arrived = ReceivedRows(self.join, batch.number, batches)
         lookup = RunLookup(state, self.join.settings, tasks)
         rows_out, told = 0, Counter[str]()
-        for number in arrived.slots:
-            slot = _Slot(self, lookup, arrived, number, batch)
-            for rows in slot.joined():
+        for number in arrived.partitions:
+            partition = _Partition(self, lookup, arrived, number, batch)
+            for rows in partition.joined():
                 rows_out += rows.num_rows
                 yield self._emitted(rows, pa.nulls(rows.num_rows, _PROGRESS))
-            told.update(slot.stored())
+            told.update(partition.stored())
         lookup.make_room()
         progress = pa.array([{**told, "matches": rows_out}], _PROGRESS)
         yield self._emitted(blank_row(self.join.output_schema), progress)
@@ -74,11 +74,11 @@ class StreamJoinTask(StreamTask):
         return pa.RecordBatch.from_arrays([*rows.columns, progress], names=[*rows.schema.names, PROGRESS])
 
 
-class _Slot:
+class _Partition:
     """The units of a partition, processed one after the other."""
 
     def __init__(
-        self, task: StreamJoinTask, lookup: RunLookup, arrived: ArrivedRows, number: int, batch: MicroBatch
+        self, task: StreamJoinTask, lookup: RunLookup, arrived: ReceivedRows, number: int, batch: MicroBatch
     ) -> None:
         join = task.join
         self._task = task
@@ -95,7 +95,7 @@ class _Slot:
     def joined(self) -> Iterator[pa.RecordBatch]:
         """Yield the results of the batch."""
         for unit, fragments in enumerate(self._state.cut.units):
-            if unit % self._join.slots == self._number:
+            if unit % self._join.partitions == self._number:
                 if self._join.is_as_of:
                     yield from self._nearest(fragments)
                 elif self._join.decides:
@@ -110,11 +110,11 @@ class _Slot:
             new = self._arrived.rows(side, fragments[side])
             if not new.num_rows:
                 continue
-            lines, place = cut.lines(other, fragments[other]), (other, fragments[other])
-            builds = [*self._lookup.before(other, sides[other], lines)]
+            buckets, place = cut.buckets(other, fragments[other]), (other, fragments[other])
+            builds = [*self._lookup.before(other, sides[other], buckets)]
             if side == LEFT:
                 rows, info = self._arrived.rows(*place), self._arrived.info(*place)
-                builds.append(self._lookup.now(other, sides[other], lines, rows, info))
+                builds.append(self._lookup.now(other, sides[other], buckets, rows, info))
             for build in builds:
                 if not is_over(build.info, self._oldest):
                     yield from self._lookup.found(self._specs[side], self._found, new, build)
@@ -127,15 +127,15 @@ class _Slot:
 
     def _all(self, side: int, fragment: int) -> list[RunRows]:
         """Return all rows of a fragment as runs, including the rows of this batch."""
-        stored, lines = self._join.sides[side], self._state.cut.lines(side, fragment)
+        stored, buckets = self._join.sides[side], self._state.cut.buckets(side, fragment)
         rows, info = self._arrived.rows(side, fragment), self._arrived.info(side, fragment)
-        return [*self._lookup.before(side, stored, lines), self._lookup.now(side, stored, lines, rows, info)]
+        return [*self._lookup.before(side, stored, buckets), self._lookup.now(side, stored, buckets, rows, info)]
 
     def _decided(self, fragments: tuple[int, int]) -> Iterator[pa.RecordBatch]:
         """Yield the pairs of a unit, its left rows that matched for the first time, and its unmatched expired rows."""
         fragment = fragments[LEFT]
-        lines = self._state.cut.lines(LEFT, fragment)
-        decided = DecidedRows(self._join, self._lookup, lines, self._all(LEFT, fragment))
+        buckets = self._state.cut.buckets(LEFT, fragment)
+        decided = DecidedRows(self._join, self._lookup, buckets, self._all(LEFT, fragment))
         for pairs in self._pairs(fragments):
             out = decided.take(pairs)
             if out is not None:
@@ -151,22 +151,22 @@ class _Slot:
 
         Return this partition's share of the batch metrics.
         """
-        state, cut, slots = self._state, self._state.cut, self._join.slots
+        state, cut, partitions = self._state, self._state.cut, self._join.partitions
         rows, kept = [0, 0], list[SegmentInfo]()
         for side, stored in enumerate(self._join.sides):
-            kept += [info for info in state.kept(side, self._number, slots) if not is_over(info, self._oldest)]
+            kept += [info for info in state.kept(side, self._number, partitions) if not is_over(info, self._oldest)]
             for fragment in self._written(side):
                 kept.append(self._store(side, fragment))
                 rows[side] += kept[-1].rows
-            state.merge(side, stored, self._number, slots, self._oldest)
+            state.merge(side, stored, self._number, partitions, self._oldest)
         if self._join.decides:
             for fragment in self._written(MATCHED):
                 state.store(MATCHED, fragment, self._join.matched, *self._matched[fragment])
-            state.merge(MATCHED, self._join.matched, self._number, slots, self._oldest)
+            state.merge(MATCHED, self._join.matched, self._number, partitions, self._oldest)
         if self._number == 0:
             for side in (LEFT, RIGHT, MATCHED)[: 3 if self._join.decides else 2]:
                 state.sweep(side, self._batch.retained)
-        units, together = len(range(self._number, len(cut.units), slots)), total(kept)
+        units, together = len(range(self._number, len(cut.units), partitions)), total(kept)
         return {
             "left_rows": rows[LEFT],
             "right_rows": rows[RIGHT],
@@ -178,8 +178,8 @@ class _Slot:
 
     def _written(self, side: int) -> list[int]:
         """Return the fragments of a side that this partition writes."""
-        cut, slots = self._state.cut, self._join.slots
-        return [one for one in range(cut.fragments(side)) if cut.writer(side, one, slots) == self._number]
+        cut, partitions = self._state.cut, self._join.partitions
+        return [one for one in range(cut.fragments(side)) if cut.writer(side, one, partitions) == self._number]
 
     def _store(self, side: int, fragment: int) -> SegmentInfo:
         stored, place = self._join.sides[side], (side, fragment)
@@ -201,5 +201,5 @@ class _Slot:
         if self._join.keeps_right_whole:
             return self._state.cut
         settings, (left, right) = self._join.settings, came
-        memory, way = settings.streams_unit_max_bytes, settings.debug_slots
-        return next_cut(self._state.cut, left, right, self._join.slots, memory, way)
+        memory, way = settings.streams_unit_max_bytes, settings.debug_partitions
+        return next_cut(self._state.cut, left, right, self._join.partitions, memory, way)

@@ -1,4 +1,4 @@
-"""The rows that a partition (`slot` in the code) of a stream join receives in a batch, by fragment, with metadata."""
+"""The rows that a partition of a stream join receives in a batch, by fragment, with metadata."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sparkext.streaming.state.segments import SegmentInfo
 _BATCH_BITS = 32
 
 
-class ArrivedRows:
+class ReceivedRows:
     """The received blocks of a partition, decoded.
 
-    `slots` contains the index of the partition. If no task has sent even the index, no partition has received rows, and
-    `slots` is the range of all indexes.
+    `partitions` contains the index of the partition. If no task has sent even the index, no partition has received
+    rows, and `partitions` is the range of all indexes.
     """
 
     def __init__(self, join: StreamJoin, batch: int, batches: Iterable[pa.RecordBatch]) -> None:
@@ -32,14 +32,14 @@ class ArrivedRows:
         self._join = join
         self._rows: dict[tuple[int, int], pa.Table] = {}
         self._checksums: dict[tuple[int, int], int] = defaultdict(int)
-        self.slots: Sequence[int] = range(join.slots)
+        self.partitions: Sequence[int] = range(join.partitions)
         collected: dict[tuple[int, int], CollectedRows] = {}
-        for cells in batches:
-            _, sides, fragments, checksums, content = cells.columns
-            for number in range(cells.num_rows):
+        for blocks in batches:
+            _, sides, fragments, checksums, content = blocks.columns
+            for number in range(blocks.num_rows):
                 place = sides[number].as_py(), fragments[number].as_py()
                 if place[1] == NO_FRAGMENT:
-                    self.slots = [checksums[number].as_py()]
+                    self.partitions = [checksums[number].as_py()]
                     continue
                 self._checksums[place] += checksums[number].as_py()
                 if place not in collected:

@@ -10,25 +10,25 @@ import pyarrow as pa
 
 from sparkext.engine.worker_task import ConfiguredTask
 from sparkext.memory.probes import Tasks
-from sparkext.plans.streams.order_table import LINES
+from sparkext.plans.streams.order_table import BUCKETS
 from sparkext.rows.types import conformed
 from sparkext.shuffle.partitioning import Partitioning
 
-COUNTS_DDL = "line int, rows bigint"
+COUNTS_DDL = "bucket int, rows bigint"
 
 
 @dataclass(frozen=True)
-class CountLinesTask(ConfiguredTask):
-    """Counts rows by bucket (`line` in the code). The rows have the key columns only."""
+class CountBucketsTask(ConfiguredTask):
+    """Counts rows by bucket. The rows have the key columns only."""
 
     keys: Partitioning
     columns: pa.Schema
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit the counts of one partition: one row for each bucket that has rows."""
-        counts = np.zeros(LINES, dtype=np.int64)
+        counts = np.zeros(BUCKETS, dtype=np.int64)
         for rows in batches:
-            counts += np.bincount(self.keys.lines(conformed(rows.columns, self.columns))[1], minlength=LINES)
-        lines = np.flatnonzero(counts)
-        columns = [pa.array(lines, pa.int32()), pa.array(counts[lines])]
-        yield pa.RecordBatch.from_arrays(columns, names=["line", "rows"])
+            counts += np.bincount(self.keys.buckets(conformed(rows.columns, self.columns))[1], minlength=BUCKETS)
+        buckets = np.flatnonzero(counts)
+        columns = [pa.array(buckets, pa.int32()), pa.array(counts[buckets])]
+        yield pa.RecordBatch.from_arrays(columns, names=["bucket", "rows"])

@@ -2,8 +2,6 @@
 
 rows ──▶ blocks ──┬──▶ partitions of whole order keys: process, sort ──────────────────────────────────▶ results
                   └──▶ partitions of split order keys: process, sort ──▶ blocks ──▶ merging partitions ─▶ results
-
-In the code, a partition is a `slot`, a bucket a `line` and a block a `cell`.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ import pyarrow as pa
 from sparkext.config import Settings
 from sparkext.engine.worker_task import MemoryShare, WorkerTask
 from sparkext.kernels.shuffle.partition import Int32Array
-from sparkext.plans.streams.bucket_rows import LineRows
+from sparkext.plans.streams.bucket_rows import BucketRows
 from sparkext.plans.streams.fragments import Cut
-from sparkext.plans.streams.order_table import LINES, SPLIT, OrderTable, any_table, next_table
+from sparkext.plans.streams.order_table import BUCKETS, SPLIT, OrderTable, any_table, next_table
 from sparkext.reports.stream_batches import OrderedBatch, metrics_name
 from sparkext.rows.time_order import TimeOrder
 from sparkext.shuffle.partitioning import Partitioning, homes_of
@@ -34,7 +32,7 @@ ROWS, STATES = range(2)
 ORDERED_FIELDS = tuple(told.name for told in fields(OrderedBatch))
 """The fields of the column of progress."""
 
-LINE_FIELDS = (pa.field("order_line", pa.uint16()), pa.field("operator_line", pa.uint16()))
+BUCKET_FIELDS = (pa.field("order_bucket", pa.uint16()), pa.field("operator_bucket", pa.uint16()))
 """Columns appended to the input: the buckets of the order key and of the operator key."""
 
 
@@ -76,7 +74,7 @@ class OrderedRows:
     """The ordering of a DataFrame's rows.
 
     - `name`, `is_named`, `made_by` and `token` are as in `StreamJoin`.
-    - `rows`: the columns of the input, followed by `LINE_FIELDS`.
+    - `rows`: the columns of the input, followed by `BUCKET_FIELDS`.
     - `order_keys`, `operator_keys`: the columns that determine the buckets. Without operator keys, the fingerprint of a
       row determines its operator bucket.
     - `key_types`: the types in which `key_columns` are compared.
@@ -84,7 +82,7 @@ class OrderedRows:
     - `operator`: computes the results; None if the results are the input rows.
     - `result_schema`: the columns of the results, which are the first columns of the input unless there is an operator.
     - `result_order`: the order in which results are merged.
-    - `slots`: the number of tasks of each type.
+    - `partitions`: the number of tasks of each type.
     - `table`: the routing table of a stream's first batch; later batches may have other tables.
     - `splits`: whether order keys may be split.
     - `keeps_late`: whether late rows are emitted, with a mark.
@@ -103,7 +101,7 @@ class OrderedRows:
     operator: Operator | TimedOperator | None
     result_schema: pa.Schema
     result_order: TimeOrder
-    slots: int
+    partitions: int
     table: OrderTable
     splits: bool
     keeps_late: bool
@@ -115,15 +113,15 @@ class OrderedRows:
         """The name of its observed metrics."""
         return metrics_name(self.name, self.is_named, self.token)
 
-    def lines_of(self, keys: int) -> Int32Array:
+    def buckets_of(self, keys: int) -> Int32Array:
         """Return the buckets of the keys from 0 to `keys` - 1: int32[keys]."""
         column = pa.RecordBatch.from_arrays([pa.array(np.arange(keys), pa.int32())], ["key"])
-        return replace(self.order_keys, key_columns=(0,)).lines(column)[1]
+        return replace(self.order_keys, key_columns=(0,)).buckets(column)[1]
 
     @property
     def width(self) -> int:
         """The number of input columns."""
-        return len(self.rows.rows) - len(LINE_FIELDS)
+        return len(self.rows.rows) - len(BUCKET_FIELDS)
 
     @property
     def input_schema(self) -> pa.Schema:
@@ -161,7 +159,7 @@ class OrderedRows:
     @property
     def cut(self) -> Cut:
         """The partitioning of the state: one fragment for each writing task, whole and split partitions alike."""
-        writers = (SPLIT + 1 if self.splits else SPLIT) * self.slots
+        writers = (SPLIT + 1 if self.splits else SPLIT) * self.partitions
         return Cut(writers, writers, keyed=True)
 
     def state(self, batch: MicroBatch) -> StreamState:
@@ -185,18 +183,18 @@ class OrderedRows:
         table = OrderTable.from_data(told["table"])
         if state.cuts.at(state.batch - 1) == self.cut and (self.splits or not table.merged):
             return OrderPlan(table, told["since"])
-        counts = LineRows.from_data(told["counts"])
+        counts = BucketRows.from_data(told["counts"])
         return OrderPlan(next_table(self.table, counts.orders, counts.operators, self.splits), state.batch)
 
     def next_plan(self, state: StreamState, plan: OrderPlan) -> dict[str, Any]:
         """Return the next batch's routing plan as plain data, derived from the rows of all batches before this one."""
-        counts = LineRows()
+        counts = BucketRows()
         if state.head:
             writers = range(state.cuts.at(state.batch - 1).left)
-            came = [LineRows.from_data(state.told(ROWS, writer)["came"]) for writer in writers]
-            counts = LineRows.from_data(state.head["plan"]["counts"]).followed(came)
-        way = self.settings.debug_slots
-        table = any_table(self.slots, self.splits) if way == "random" else plan.table
+            came = [BucketRows.from_data(state.told(ROWS, writer)["came"]) for writer in writers]
+            counts = BucketRows.from_data(state.head["plan"]["counts"]).followed(came)
+        way = self.settings.debug_partitions
+        table = any_table(self.partitions, self.splits) if way == "random" else plan.table
         if way == "planned":
             table = next_table(table, counts.orders, counts.operators, self.splits)
         since = plan.since if table == plan.table else state.batch + 1
@@ -218,16 +216,18 @@ class OrderedTask(WorkerTask):
 class Writers:
     """Maps rows to the fragments of the state (writers) by one table: first whole partitions, then split ones."""
 
-    def __init__(self, slots: int, table: OrderTable) -> None:
+    def __init__(self, partitions: int, table: OrderTable) -> None:
         """Expand the table into arrays."""
         self._whole = homes_of(table.whole)
-        self._parts = homes_of(table.parts) + np.int32(SPLIT * slots)
-        self._is_split = np.zeros(LINES, dtype=np.bool_)
+        self._parts = homes_of(table.parts) + np.int32(SPLIT * partitions)
+        self._is_split = np.zeros(BUCKETS, dtype=np.bool_)
         self._is_split[[*table.merged]] = True
 
-    def of(self, order_lines: Int32Array, operator_lines: Int32Array) -> Int32Array:
+    def of(self, order_buckets: Int32Array, operator_buckets: Int32Array) -> Int32Array:
         """Return the writer of each row, int32[n], from its two buckets."""
-        found: Int32Array = np.where(self._is_split[order_lines], self._parts[operator_lines], self._whole[order_lines])
+        found: Int32Array = np.where(
+            self._is_split[order_buckets], self._parts[operator_buckets], self._whole[order_buckets]
+        )
         return found
 
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from sparkext.config import Settings
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.plans.streams.order_table import LINES, OrderTable
+from sparkext.plans.streams.order_table import BUCKETS, OrderTable
 from sparkext.rows.time_order import TimeOrder
 from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.spark.arrow import arrow_schema
 from sparkext.streaming.arguments import name_of
-from sparkext.streaming.ordered.description import LINE_FIELDS, Operator, OrderedRows, TimedOperator
+from sparkext.streaming.ordered.description import BUCKET_FIELDS, Operator, OrderedRows, TimedOperator
 from sparkext.streaming.state.stream_state import StoredSide
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def planned_order(
         token=uuid.uuid4().hex,
         is_stream=is_stream,
         rows=StoredSide(
-            pa.schema([*rows, *LINE_FIELDS]), columns.time if is_stream else None, 0 if is_stream else None
+            pa.schema([*rows, *BUCKET_FIELDS]), columns.time if is_stream else None, 0 if is_stream else None
         ),
         order_keys=_partitioning(frame, columns.orders, settings),
         operator_keys=_partitioning(frame, columns.operators, settings) if columns.operators else None,
@@ -113,7 +113,7 @@ def planned_order(
         operator=operator,
         result_schema=results,
         result_order=result_order,
-        slots=table.slots,
+        partitions=table.partitions,
         table=table,
         splits=splits,
         keeps_late=keeps_late,
@@ -123,8 +123,8 @@ def planned_order(
 
 
 def _partitioning(frame: DataFrame, places: tuple[int, ...], settings: Settings) -> Partitioning:
-    """Return the partitioning of columns into buckets (`line` in the code). Null is a key like any other value."""
+    """Return the partitioning of columns into buckets. Null is a key like any other value."""
     kinds = [spark_key_type(frame.schema.fields[place]) for place in places]
     types = tuple(arrow_key_type(kind) for kind in kinds if kind is not None)
-    table = RoutingTable(LINES, 1)
+    table = RoutingTable(BUCKETS, 1)
     return Partitioning(places, types, (True,) * len(places), table, False, settings.debug_hash_mask)

@@ -1,4 +1,4 @@
-"""The DataFrame of an `ordered`: rows are sent in blocks (`cells` in the code) to partitions (`slots`).
+"""The DataFrame of an `ordered`: rows are sent in blocks to partitions.
 
 Partitions with a part of a split order key send their results on to a partition that merges them.
 """
@@ -13,16 +13,16 @@ from sparkext.config import Settings
 from sparkext.plans.streams.order_table import OrderTable, even_table, first_table, next_table
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick, quoted
-from sparkext.spark.partition_keys import slot_keys
+from sparkext.spark.partition_keys import partition_keys
 from sparkext.spark.session_settings import tasks_per_executor
 from sparkext.spark.worker_python import run_in_workers
-from sparkext.streaming.frames import place, slots_of, ticks
-from sparkext.streaming.ordered.count_buckets_task import COUNTS_DDL, CountLinesTask
+from sparkext.streaming.frames import partitions_of, place, ticks
+from sparkext.streaming.ordered.count_buckets_task import COUNTS_DDL, CountBucketsTask
 from sparkext.streaming.ordered.description import ORDERED_FIELDS, OrderedRows
 from sparkext.streaming.ordered.description_of import Apply, Columns, TimedApply, planned_order
 from sparkext.streaming.ordered.merge_task import MergeTask
 from sparkext.streaming.ordered.order_task import MERGED_DDL, SplitTask, WholeTask
-from sparkext.streaming.ordered.send_task import DDL, OrderedCellsTask
+from sparkext.streaming.ordered.send_task import DDL, OrderedSendTask
 from sparkext.streaming.progress import PROGRESS, with_progress, without_progress
 from sparkext.streaming.state.checkpoints import report_checkpoints
 from sparkext.streaming.watermarks import MARK
@@ -46,13 +46,13 @@ def ordered_frame(
 
     frame = columns.frame
     session = frame.sparkSession
-    slots = slots_of(session)
+    partitions = partitions_of(session)
     # A restart needs the same sources and stateful operators in Spark's plan, whatever the number of partitions.
-    splits = split and (slots > 1 or frame.isStreaming)
+    splits = split and (partitions > 1 or frame.isStreaming)
     ordered = planned_order(
         columns,
         apply,
-        first_table(slots),
+        first_table(partitions),
         settings,
         tasks_per_executor(session),
         splits=splits,
@@ -60,24 +60,24 @@ def ordered_frame(
         name=name,
     )
     if isinstance(apply, TimedApply):  # keys are remainders of a hash, so they have similar numbers of rows
-        ordered = replace(ordered, table=even_table(slots, ordered.lines_of(apply.keys).tolist()))
+        ordered = replace(ordered, table=even_table(partitions, ordered.buckets_of(apply.keys).tolist()))
     elif not frame.isStreaming:
         ordered = replace(ordered, table=_table(columns, ordered))
     if frame.isStreaming:
         report_checkpoints(session)
-    keys = slot_keys(slots)
-    cells = map_in_arrow(frame, OrderedCellsTask(ordered, keys), DDL)
+    keys = partition_keys(partitions)
+    blocks = map_in_arrow(frame, OrderedSendTask(ordered, keys), DDL)
     if frame.isStreaming:
         tick = ticks(frame, frame.columns[columns.time])
-        cells = cells.unionAll(map_in_arrow(tick, OrderedCellsTask(ordered, keys), DDL))
-    arrived = cells.repartition(slots, "slot")
+        blocks = blocks.unionAll(map_in_arrow(tick, OrderedSendTask(ordered, keys), DDL))
+    arrived = blocks.repartition(partitions, "partition")
     fields = list(frame.schema.fields[: columns.width] if apply is None else apply.schema.fields)
     emitted = _emitted(fields, frame.schema.fields[: columns.width], late)
     everything = with_progress(emitted, ORDERED_FIELDS)
     places = [place(number) for number in range(len(emitted))]
     out = run_in_workers(arrived, WholeTask(ordered), everything)
     if splits:
-        results = run_in_workers(arrived, SplitTask(ordered, keys), MERGED_DDL).repartition(slots, "slot")
+        results = run_in_workers(arrived, SplitTask(ordered, keys), MERGED_DDL).repartition(partitions, "partition")
         out = out.unionAll(run_in_workers(results, MergeTask(ordered), everything))
     out = without_progress(out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None)
     metadata = [dict(field.metadata or {}) for field in emitted]
@@ -89,17 +89,17 @@ def ordered_frame(
 
 def _table(columns: Columns, ordered: OrderedRows) -> OrderTable:
     """Return the assignment of buckets for a DataFrame that is no stream. Runs a job that counts its rows."""
-    if ordered.slots == 1:
+    if ordered.partitions == 1:
         return ordered.table
     if not columns.orders:  # all rows are in one bucket
         return replace(ordered.table, merged={0: 0}) if ordered.splits else ordered.table
     keys = replace(ordered.order_keys, key_columns=tuple(range(len(columns.orders))))
     schema = arrow_schema(columns.frame.select(*(quoted(columns.frame.columns[n]) for n in columns.orders)).schema)
-    task = CountLinesTask(keys, schema, settings=ordered.settings, tasks_sharing=ordered.tasks_sharing)
+    task = CountBucketsTask(keys, schema, settings=ordered.settings, tasks_sharing=ordered.tasks_sharing)
     counted = map_in_arrow(pick(columns.frame, columns.orders), task, COUNTS_DDL)
     rows = Counter[int]()
-    for line, count in counted.collect():
-        rows[line] += count
+    for bucket, count in counted.collect():
+        rows[bucket] += count
     return next_table(ordered.table, rows, {}, ordered.splits)
 
 

@@ -55,8 +55,8 @@ class KeyStates:
                             states[number] = batch.column(1)[place].as_py()
         return states
 
-    def changed(self, line: int) -> pa.Table:
-        """Return the states to store for this batch, with `line` as their bucket.
+    def changed(self, bucket: int) -> pa.Table:
+        """Return the states to store for this batch, with `bucket` as their bucket.
 
         Raises
         ------
@@ -74,6 +74,6 @@ class KeyStates:
                 " or keep less in the state"
             )
         batch = pa.array([self._batch] * count, pa.int64()).cast(pa.timestamp("us"))
-        columns = [*self._keys, pa.array(self._after, pa.binary()), batch, pa.array([line] * count, pa.uint16())]
+        columns = [*self._keys, pa.array(self._after, pa.binary()), batch, pa.array([bucket] * count, pa.uint16())]
         columns = [conform(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
         return pa.Table.from_arrays(columns, schema=schema)

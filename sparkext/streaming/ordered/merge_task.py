@@ -29,9 +29,9 @@ class MergeTask(OrderedTask):
         rows_out = 0
         with collected_rows() as collected:
             sizes: dict[int, int] = defaultdict(int)
-            for cells in batches:
-                _, writers, numbers, content = cells.columns
-                for place in range(cells.num_rows):
+            for blocks in batches:
+                _, writers, numbers, content = blocks.columns
+                for place in range(blocks.num_rows):
                     writer, number = writers[place].as_py(), numbers[place].as_py()
                     for rows in rows_of(content[place].as_buffer()):
                         if writer == TOLD:

@@ -18,7 +18,7 @@ from sparkext.errors import OperatorError
 from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.groups.group_table import GroupTable
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.kernels.shuffle.partition import slot_order
+from sparkext.kernels.shuffle.partition import partition_order
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.taken import taken
@@ -54,12 +54,12 @@ class OperatorCalls(KeyStates):
         groups = GroupTable([key.type for key in keys], self._ordered.settings.debug_hash_mask)
         numbers = groups.numbers(keys)
         homes = frozen(np.arange(groups.count, dtype=np.int32))
-        by_group = slot_order(numbers, homes, groups.count, None)
+        by_group = partition_order(numbers, homes, groups.count, None)
         in_order = order[by_group.rows]
         starts = by_group.starts
         distinct = groups.keys(0, groups.count)
         ranks = row_hashes(distinct, groups.count)
-        lines = np.asarray(columns[self._ordered.width])[in_order[starts[:-1]]]
+        buckets = np.asarray(columns[self._ordered.width])[in_order[starts[:-1]]]
         states = self._states(distinct, lookup, known)
         names = list(self._operator.names)
         given = pa.Table.from_arrays(columns[: len(names)], names=names)
@@ -74,8 +74,8 @@ class OperatorCalls(KeyStates):
                     low, high = max(int(starts[group]), at), min(int(starts[group + 1]), stop)
                     if low < high:
                         made = self._called(piece.slice(low - at, high - low), states, group)
-                        of_key = [pa.array(np.full(made.num_rows, number[group])) for number in (ranks, lines)]
-                        made = made.append_column("rank", of_key[0]).append_column("order_line", of_key[1])
+                        of_key = [pa.array(np.full(made.num_rows, number[group])) for number in (ranks, buckets)]
+                        made = made.append_column("rank", of_key[0]).append_column("order_bucket", of_key[1])
                         yield from made.to_batches()
             first = last
         if self._operator.initial is not None:

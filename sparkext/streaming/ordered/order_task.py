@@ -14,27 +14,27 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.kernels.shuffle.partition import slot_order
+from sparkext.kernels.shuffle.partition import partition_order
 from sparkext.memory.probes import Tasks
-from sparkext.plans.streams.order_table import LINES, SPLIT, WHOLE
+from sparkext.plans.streams.order_table import BUCKETS, SPLIT, WHOLE
 from sparkext.rows.blank import blank_row
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.morsels import within_bytes
 from sparkext.rows.types import conformed
-from sparkext.shuffle.blocks import CELL_BYTES, cell_of, cell_row
+from sparkext.shuffle.blocks import BLOCK_BYTES, block_of, block_row
 from sparkext.streaming.ordered.description import ORDERED_FIELDS, OrderedRows, OrderedTask
-from sparkext.streaming.ordered.partition import ArrivedCells, InOrder, OrderedSlot
+from sparkext.streaming.ordered.partition import InOrder, OrderedPartition, ReceivedBlocks
 from sparkext.streaming.progress import PROGRESS
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.run_lookup import RunLookup
 
-MERGED_DDL = "slot int, writer int, number int, cell binary"
+MERGED_DDL = "partition int, writer int, number int, block binary"
 """The columns of blocks that go to merging partitions: a key that Spark's shuffle maps to the partition, the partition
 that sends the block, the block's index per sender, and the block. Metrics of a batch have writer -1."""
 
 TOLD = -1
 
-_COLUMNS = ("slot", "writer", "number", "cell")
+_COLUMNS = ("partition", "writer", "number", "block")
 _KINDS = (pa.int32(),) * 3
 _PROGRESS = pa.struct([(name, pa.int64()) for name in ORDERED_FIELDS])
 
@@ -46,17 +46,17 @@ class WholeTask(OrderedTask):
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit the results of one Spark partition."""
         emits = Emits(self.ordered)
-        with _slots(self.ordered, tasks) as slot_of:
-            arrived = ArrivedCells(self.ordered, WHOLE, batches)
+        with _partitions(self.ordered, tasks) as partition_of:
+            arrived = ReceivedBlocks(self.ordered, WHOLE, batches)
             told = Counter[str](late_rows=arrived.late_rows)
             for rows in arrived.late():
                 yield emits.late(rows)
-            for number in arrived.slots:
-                slot = slot_of(WHOLE, number, arrived.rows)
-                for rows in slot.results().pieces(len(self.ordered.result_schema)):
+            for number in arrived.partitions:
+                partition = partition_of(WHOLE, number, arrived.rows)
+                for rows in partition.results().pieces(len(self.ordered.result_schema)):
                     told["rows_out"] += rows.num_rows
                     yield emits.results(rows)
-                told.update(slot.stored())
+                told.update(partition.stored())
             yield emits.progress(told)
 
 
@@ -64,40 +64,40 @@ class WholeTask(OrderedTask):
 class SplitTask(OrderedTask):
     """Orders the rows of one partition's split order keys, and sends them to the partitions that merge them.
 
-    `slot_keys[i]`: a key that Spark's shuffle maps to partition i.
+    `partition_keys[i]`: a key that Spark's shuffle maps to partition i.
     """
 
-    slot_keys: tuple[int, ...]
+    partition_keys: tuple[int, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send the results of one Spark partition."""
-        with _slots(self.ordered, tasks) as slot_of:
-            arrived = ArrivedCells(self.ordered, SPLIT, batches)
+        with _partitions(self.ordered, tasks) as partition_of:
+            arrived = ReceivedBlocks(self.ordered, SPLIT, batches)
             told = Counter[str]()
-            for number in arrived.slots:
-                slot = slot_of(SPLIT, number, arrived.rows)
-                results = slot.results()
+            for number in arrived.partitions:
+                partition = partition_of(SPLIT, number, arrived.rows)
+                results = partition.results()
                 told["merged_rows"] += results.order.size
-                yield from self._cells(results, slot, number)
-                told.update(slot.stored())
+                yield from self._blocks(results, partition, number)
+                told.update(partition.stored())
             progress = pa.RecordBatch.from_arrays([_progress(told)], names=[PROGRESS])
-            yield _row(self.slot_keys[0], TOLD, 0, cell_of(progress))
+            yield _row(self.partition_keys[0], TOLD, 0, block_of(progress))
 
-    def _cells(self, results: InOrder, slot: OrderedSlot, writer: int) -> Iterator[pa.RecordBatch]:
+    def _blocks(self, results: InOrder, partition: OrderedPartition, writer: int) -> Iterator[pa.RecordBatch]:
         """Yield results as blocks, each for one merging partition."""
-        merging = np.zeros(LINES, dtype=np.int32)
-        merged = slot.plan.table.merged
+        merging = np.zeros(BUCKETS, dtype=np.int32)
+        merged = partition.plan.table.merged
         merging[[*merged]] = [*merged.values()]
-        lines = np.asarray(contiguous(results.rows.column(slot.line_column)), dtype=np.int32)[results.order]
-        homes = frozen(np.arange(self.ordered.slots, dtype=np.int32))
-        by_home = slot_order(frozen(merging[lines]), homes, homes.size, None)
+        buckets = np.asarray(contiguous(results.rows.column(partition.bucket_column)), dtype=np.int32)[results.order]
+        homes = frozen(np.arange(self.ordered.partitions, dtype=np.int32))
+        by_home = partition_order(frozen(merging[buckets]), homes, homes.size, None)
         width = len(self.ordered.merged_schema)
-        for home, key in enumerate(self.slot_keys):
+        for home, key in enumerate(self.partition_keys):
             taken = results.order[by_home.rows[by_home.starts[home] : by_home.starts[home + 1]]]
             number = 0
             for rows in InOrder(results.rows, taken).pieces(width):
-                for piece in within_bytes(rows, CELL_BYTES):
-                    yield _row(key, writer, number, cell_of(piece))
+                for piece in within_bytes(rows, BLOCK_BYTES):
+                    yield _row(key, writer, number, block_of(piece))
                     number += 1
 
 
@@ -138,17 +138,17 @@ def _progress(told: Mapping[str, int]) -> pa.Array:
 
 
 @contextmanager
-def _slots(ordered: OrderedRows, tasks: Tasks) -> Iterator[Callable[[int, int, pa.Table], OrderedSlot]]:
+def _partitions(ordered: OrderedRows, tasks: Tasks) -> Iterator[Callable[[int, int, pa.Table], OrderedPartition]]:
     """Yield a function that creates a partition from its mode, index and received rows; evict indexes on success."""
     batch = lookup = None
     if ordered.is_stream:
         batch = MicroBatch.of_this_task()
         lookup = RunLookup(ordered.state(batch), ordered.settings, tasks)
         lookup.state.claim(ordered.token)
-    yield lambda way, number, rows: OrderedSlot(ordered, way, number, rows, batch, lookup, tasks)
+    yield lambda way, number, rows: OrderedPartition(ordered, way, number, rows, batch, lookup, tasks)
     if lookup is not None:
         lookup.make_room()
 
 
-def _row(key: int, writer: int, number: int, cell: pa.Buffer) -> pa.RecordBatch:
-    return cell_row(_COLUMNS, _KINDS, (key, writer, number), cell)
+def _row(key: int, writer: int, number: int, block: pa.Buffer) -> pa.RecordBatch:
+    return block_row(_COLUMNS, _KINDS, (key, writer, number), block)

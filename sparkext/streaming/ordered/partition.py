@@ -1,4 +1,4 @@
-"""One partition (`slot` in the code) of an ordering.
+"""One partition of an ordering.
 
 received rows ─┬─ after the watermark ──▶ wait, in the state
                └─ up to it ──┐
@@ -19,16 +19,16 @@ from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.columns.row_ids import RowIds, count_runs
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.streams.bucket_rows import LineRows
-from sparkext.plans.streams.fragments import LEFT, LINES
-from sparkext.plans.streams.order_table import LINES as TABLE_LINES
+from sparkext.plans.streams.bucket_rows import BucketRows
+from sparkext.plans.streams.fragments import BUCKETS, LEFT
+from sparkext.plans.streams.order_table import BUCKETS as TABLE_BUCKETS
 from sparkext.plans.streams.order_table import SPLIT, WHOLE
 from sparkext.rows.contiguous import contiguous, in_one_piece, needs_wide_offsets
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.rows.times import microseconds
 from sparkext.shuffle.blocks import rows_of
 from sparkext.streaming.ordered.description import (
-    LINE_FIELDS,
+    BUCKET_FIELDS,
     ROWS,
     STATES,
     Operator,
@@ -37,7 +37,7 @@ from sparkext.streaming.ordered.description import (
     Writers,
 )
 from sparkext.streaming.ordered.operator_calls import OperatorCalls
-from sparkext.streaming.ordered.send_task import LATE, SLOT
+from sparkext.streaming.ordered.send_task import LATE, PARTITION
 from sparkext.streaming.ordered.timed_calls import TimedCalls
 from sparkext.streaming.state.expired_rows import ended_rows
 from sparkext.streaming.state.micro_batch import MicroBatch
@@ -51,21 +51,21 @@ _MOST_BYTES = 1 << 36
 """Maximum size of an operator's state: the address range is reserved, but unused pages are never touched."""
 
 
-class ArrivedCells:
-    """The blocks of one mode (`WHOLE` or `SPLIT`) received by a partition, decoded. `slots` is as in `ArrivedRows`."""
+class ReceivedBlocks:
+    """The received blocks of one mode (`WHOLE` or `SPLIT`), decoded. `partitions` is as in `ReceivedRows`."""
 
     def __init__(self, ordered: OrderedRows, way: int, batches: Iterable[pa.RecordBatch]) -> None:
         """Read all blocks."""
-        self.slots: Iterable[int] = range(ordered.slots)
+        self.partitions: Iterable[int] = range(ordered.partitions)
         self.late_rows = 0
         self._late: list[pa.Buffer] = []
         with collected_rows() as collected:
-            for cells in batches:
-                _, kinds, numbers, content = cells.columns
-                for place in range(cells.num_rows):
+            for blocks in batches:
+                _, kinds, numbers, content = blocks.columns
+                for place in range(blocks.num_rows):
                     kind, number = kinds[place].as_py(), numbers[place].as_py()
-                    if kind == SLOT:
-                        self.slots = [number]
+                    if kind == PARTITION:
+                        self.partitions = [number]
                     elif kind == LATE and way == WHOLE:
                         self.late_rows += number
                         self._late.append(content[place].as_buffer())
@@ -76,9 +76,9 @@ class ArrivedCells:
 
     def late(self) -> Iterator[pa.RecordBatch]:
         """Yield the late rows, if they are to be emitted."""
-        for cell in self._late:
-            if cell.size:
-                yield from rows_of(cell)
+        for block in self._late:
+            if block.size:
+                yield from rows_of(block)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class InOrder:
             yield from within_bytes(rows, MAX_MORSEL_BYTES)
 
 
-class OrderedSlot:
+class OrderedPartition:
     """The work of a batch for one partition. Without a `lookup` there is no state, and all rows are due."""
 
     def __init__(
@@ -122,7 +122,7 @@ class OrderedSlot:
     ) -> None:
         """Bind it to the received rows, and to the memory that the task may use."""
         self._ordered, self._way, self._arrived, self._lookup, self._tasks = ordered, way, arrived, lookup, tasks
-        self._writer = way * ordered.slots + number
+        self._writer = way * ordered.partitions + number
         self._state = None if lookup is None else lookup.state
         self.plan = ordered.plan(self._state)
         self._batch = batch
@@ -138,7 +138,7 @@ class OrderedSlot:
         if ordered.operator is None:
             return InOrder(due, order)
         self._calls = self._calling(ordered.operator)
-        schema = ordered.merged_schema.append(LINE_FIELDS[0])
+        schema = ordered.merged_schema.append(BUCKET_FIELDS[0])
         with collected_rows() as collected:
             for number, rows in enumerate(self._calls.results(due, order, self._lookup, self._runs(STATES))):
                 collected.add((0, number), rows)
@@ -151,12 +151,12 @@ class OrderedSlot:
         if isinstance(operator, Operator):
             return OperatorCalls(self._ordered, operator, batch)
         keys = np.arange(operator.keys, dtype=np.int64)
-        lines = self._ordered.lines_of(operator.keys)
-        is_own = self._writers.of(lines, lines) == self._writer
+        buckets = self._ordered.buckets_of(operator.keys)
+        is_own = self._writers.of(buckets, buckets) == self._writer
         until = operator.until if self._batch is None else self._batch.next_watermark()
         room = process_probe().headroom(self._tasks)
         bytes_of_state = _MOST_BYTES if room is None else min(room.bytes // 2, _MOST_BYTES)
-        return TimedCalls(self._ordered, operator, batch, keys[is_own], lines[is_own], until, bytes_of_state)
+        return TimedCalls(self._ordered, operator, batch, keys[is_own], buckets[is_own], until, bytes_of_state)
 
     def _due(self) -> pa.Table:
         """Return the rows that are due; keep the other received rows, to be stored."""
@@ -171,14 +171,14 @@ class OrderedSlot:
             ended = [*ended_rows(self._needed_lookup, self._ordered.rows, [run], low, high)]
             if ended:
                 rows = pa.Table.from_batches(ended, schema)
-                found.append(rows if run.lines == self._lines else self._own(rows))
+                found.append(rows if run.buckets == self._buckets else self._own(rows))
         return pa.concat_tables(found)
 
     def _times(self, rows: pa.Table) -> Int64Array:
         return microseconds(contiguous(rows.column(self._ordered.order.time)))
 
     @property
-    def line_column(self) -> int:
+    def bucket_column(self) -> int:
         """The column of the order bucket in the results."""
         return len(self._ordered.merged_schema)
 
@@ -188,8 +188,8 @@ class OrderedSlot:
         return self._lookup
 
     @property
-    def _lines(self) -> range:
-        return self._ordered.cut.lines(LEFT, self._writer)
+    def _buckets(self) -> range:
+        return self._ordered.cut.buckets(LEFT, self._writer)
 
     def _runs(self, side: int) -> list[RunRows]:
         """Return the stored runs that may have rows of this partition.
@@ -201,23 +201,23 @@ class OrderedSlot:
         if side == STATES and not self._ordered.has_states:
             return []
         stored = self._ordered.rows if side == ROWS else self._ordered.states
-        own = [run for run in self._lookup.before(side, stored, self._lines) if run.run.first >= self.plan.since]
+        own = [run for run in self._lookup.before(side, stored, self._buckets) if run.run.first >= self.plan.since]
         if not self.plan.since:  # all runs were written under this table
             return own
-        everything = self._lookup.before(side, stored, range(LINES))
+        everything = self._lookup.before(side, stored, range(BUCKETS))
         return [*(run for run in everything if run.run.first < self.plan.since), *own]
 
     @cached_property
     def _writers(self) -> Writers:
-        return Writers(self._ordered.slots, self.plan.table)
+        return Writers(self._ordered.partitions, self.plan.table)
 
     def _own(self, rows: pa.Table) -> pa.Table:
         """Return the rows that the table of this batch assigns to this partition."""
         width = self._ordered.width
-        lines = [np.asarray(contiguous(rows.column(width + number)), dtype=np.int32) for number in range(2)]
-        own = self._writers.of(*lines) == self._writer
-        written = np.asarray(contiguous(rows.column(self._ordered.rows.line)), dtype=np.int64)
-        self.moved += int((own & ((written < self._lines.start) | (written >= self._lines.stop))).sum())
+        buckets = [np.asarray(contiguous(rows.column(width + number)), dtype=np.int32) for number in range(2)]
+        own = self._writers.of(*buckets) == self._writer
+        written = np.asarray(contiguous(rows.column(self._ordered.rows.bucket)), dtype=np.int64)
+        self.moved += int((own & ((written < self._buckets.start) | (written >= self._buckets.stop))).sum())
         return rows.filter(pa.array(own))
 
     def stored(self) -> dict[str, int]:
@@ -243,7 +243,7 @@ class OrderedSlot:
             assert self._calls is not None, "results come before what is stored of them"
             states = ordered.states
             kept += state.kept(STATES, self._writer, writers)
-            changed = self._calls.changed(self._lines.start)
+            changed = self._calls.changed(self._buckets.start)
             kept.append(state.store(STATES, self._writer, states, changed, states.info(changed)))
             state.merge(STATES, states, self._writer, writers, state.batch)
             sides.append(STATES)
@@ -253,15 +253,15 @@ class OrderedSlot:
         together = total(kept)
         return {**told, "state_rows": together.rows, "state_bytes": together.bytes, "segments": len(kept)}
 
-    def _came(self) -> LineRows:
+    def _came(self) -> BucketRows:
         """Count the received rows by bucket."""
         width = self._ordered.width
         orders, operators = (
-            np.bincount(np.asarray(contiguous(self._arrived.column(width + number))), minlength=TABLE_LINES)
+            np.bincount(np.asarray(contiguous(self._arrived.column(width + number))), minlength=TABLE_BUCKETS)
             for number in range(2)
         )
-        return LineRows(_counted(orders), _counted(operators) if self._way == SPLIT else {})
+        return BucketRows(_counted(orders), _counted(operators) if self._way == SPLIT else {})
 
 
 def _counted(counts: Int64Array) -> dict[int, int]:
-    return {int(line): int(counts[line]) for line in np.flatnonzero(counts)}
+    return {int(bucket): int(counts[bucket]) for bucket in np.flatnonzero(counts)}

@@ -1,4 +1,4 @@
-"""The worker function that sends rows, as blocks (`cell` in the code), to the partitions in which they are ordered."""
+"""The worker function that sends rows, as blocks, to the partitions in which they are ordered."""
 
 from __future__ import annotations
 
@@ -9,98 +9,98 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.kernels.shuffle.partition import NO_LINE, Int32Array, leading_lines, slot_order
+from sparkext.kernels.shuffle.partition import NO_BUCKET, Int32Array, leading_buckets, partition_order
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.streams.fragments import LEFT
-from sparkext.plans.streams.order_table import LINES, SPLIT, OrderTable
+from sparkext.plans.streams.order_table import BUCKETS, SPLIT, OrderTable
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.morsels import within_bytes
 from sparkext.rows.taken import taken
 from sparkext.rows.times import microseconds
 from sparkext.rows.types import conformed
-from sparkext.shuffle.blocks import CELL_BYTES, cell_of, cell_row
+from sparkext.shuffle.blocks import BLOCK_BYTES, block_of, block_row
 from sparkext.shuffle.outgoing_rows import gathered
-from sparkext.streaming.ordered.description import LINE_FIELDS, OrderedRows, OrderedTask, Writers
+from sparkext.streaming.ordered.description import BUCKET_FIELDS, OrderedRows, OrderedTask, Writers
 from sparkext.streaming.state.micro_batch import MicroBatch
 
-DDL = "slot int, kind int, number bigint, cell binary"
-"""The columns of blocks: a key that Spark's shuffle maps to the partition (`slot`), the kind of the row, a number, and
-the block. The kinds are `WHOLE`, `SPLIT`, `LATE` and `SLOT`. The number is the partition's index or, for `LATE`, the
-number of late rows."""
+DDL = "partition int, kind int, number bigint, block binary"
+"""The columns of blocks: a key that Spark's shuffle maps to the partition, the kind of the row, a number, and
+the block. The kinds are `WHOLE`, `SPLIT`, `LATE` and `PARTITION`. The number is the partition's index or, for `LATE`,
+the number of late rows."""
 
-LATE, SLOT = SPLIT + 1, SPLIT + 2
+LATE, PARTITION = SPLIT + 1, SPLIT + 2
 
-_NO_CELL = pa.py_buffer(b"")
-_COLUMNS = ("slot", "kind", "number", "cell")
+_NO_BLOCK = pa.py_buffer(b"")
+_COLUMNS = ("partition", "kind", "number", "block")
 _KINDS = (pa.int32(), pa.int32(), pa.int64())
 
 
 @dataclass(frozen=True)
-class OrderedCellsTask(OrderedTask):
-    """Emits rows in blocks. `slot_keys[i]`: a key that Spark's shuffle maps to partition i."""
+class OrderedSendTask(OrderedTask):
+    """Emits rows in blocks. `partition_keys[i]`: a key that Spark's shuffle maps to partition i."""
 
-    slot_keys: tuple[int, ...]
+    partition_keys: tuple[int, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send the rows of one Spark partition."""
         ordered = self.ordered
         batch = MicroBatch.of_this_task() if ordered.is_stream else None
         table = ordered.plan(None if batch is None else ordered.state(batch)).table
-        sending = _Sending(ordered, table, self.slot_keys, None if batch is None else batch.watermark())
+        sending = _Sending(ordered, table, self.partition_keys, None if batch is None else batch.watermark())
         probe = process_probe()
-        for slot, key in enumerate(self.slot_keys):
-            yield _row(key, SLOT, slot, _NO_CELL)
+        for partition, key in enumerate(self.partition_keys):
+            yield _row(key, PARTITION, partition, _NO_BLOCK)
         for rows in gathered(batches, ordered.cut.left, lambda: probe.headroom(tasks)):
-            yield from sending.cells(conformed(rows.columns, ordered.input_schema))
+            yield from sending.blocks(conformed(rows.columns, ordered.input_schema))
 
 
 class _Sending:
     """Sends rows by one table. Rows up to the `watermark` (µs) are late; without one (None), no row is late."""
 
     def __init__(
-        self, ordered: OrderedRows, table: OrderTable, slot_keys: tuple[int, ...], watermark: int | None
+        self, ordered: OrderedRows, table: OrderTable, partition_keys: tuple[int, ...], watermark: int | None
     ) -> None:
-        self._ordered, self._slot_keys, self._watermark = ordered, slot_keys, watermark
-        self._writers = Writers(ordered.slots, table)
+        self._ordered, self._partition_keys, self._watermark = ordered, partition_keys, watermark
+        self._writers = Writers(ordered.partitions, table)
         cut = ordered.cut
-        self._lines = np.fromiter((cut.lines(LEFT, writer).start for writer in range(cut.left)), np.uint16)
+        self._buckets = np.fromiter((cut.buckets(LEFT, writer).start for writer in range(cut.left)), np.uint16)
         self._homes = frozen(np.arange(cut.left, dtype=np.int32))
 
-    def cells(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def blocks(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield rows as blocks, each for one partition."""
         ordered = self._ordered
-        lines = ordered.order_keys.lines(rows)[1]
-        parts = self._operator_lines(rows)
-        writers = self._writers.of(lines, parts)
+        buckets = ordered.order_keys.buckets(rows)[1]
+        parts = self._operator_buckets(rows)
+        writers = self._writers.of(buckets, parts)
         if self._watermark is not None:
             late = microseconds(rows.column(ordered.order.time)) <= self._watermark
-            writers = np.where(late, np.int32(NO_LINE), writers)
+            writers = np.where(late, np.int32(NO_BUCKET), writers)
             if late.any():
                 yield from self._late(rows.filter(pa.array(late)))
-        order = slot_order(frozen(writers), self._homes, self._homes.size, None)
-        for field, numbers in zip(LINE_FIELDS, (lines, parts), strict=True):
+        order = partition_order(frozen(writers), self._homes, self._homes.size, None)
+        for field, numbers in zip(BUCKET_FIELDS, (buckets, parts), strict=True):
             rows = rows.append_column(field, pa.array(numbers.astype(np.uint16)))
         stored = ordered.rows.stored(taken(rows, order.rows))
-        in_order = stored.append_column("line", pa.array(self._lines[writers[order.rows]]))
+        in_order = stored.append_column("bucket", pa.array(self._buckets[writers[order.rows]]))
         for writer, (at, stop) in enumerate(zip(order.starts[:-1].tolist(), order.starts[1:].tolist(), strict=True)):
             if at < stop:
-                way, slot = divmod(writer, ordered.slots)
-                for piece in within_bytes(in_order.slice(at, stop - at), CELL_BYTES):
-                    yield _row(self._slot_keys[slot], way, slot, cell_of(piece))
+                way, partition = divmod(writer, ordered.partitions)
+                for piece in within_bytes(in_order.slice(at, stop - at), BLOCK_BYTES):
+                    yield _row(self._partition_keys[partition], way, partition, block_of(piece))
 
-    def _operator_lines(self, rows: pa.RecordBatch) -> Int32Array:
+    def _operator_buckets(self, rows: pa.RecordBatch) -> Int32Array:
         keys = self._ordered.operator_keys
         if keys is not None:
-            return keys.lines(rows)[1]
-        return leading_lines(row_hashes(rows.columns, rows.num_rows), LINES)
+            return keys.buckets(rows)[1]
+        return leading_buckets(row_hashes(rows.columns, rows.num_rows), BUCKETS)
 
     def _late(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if not self._ordered.keeps_late:
-            yield _row(self._slot_keys[0], LATE, rows.num_rows, _NO_CELL)
+            yield _row(self._partition_keys[0], LATE, rows.num_rows, _NO_BLOCK)
             return
-        for piece in within_bytes(rows, CELL_BYTES):
-            yield _row(self._slot_keys[0], LATE, piece.num_rows, cell_of(piece))
+        for piece in within_bytes(rows, BLOCK_BYTES):
+            yield _row(self._partition_keys[0], LATE, piece.num_rows, block_of(piece))
 
 
-def _row(key: int, kind: int, number: int, cell: pa.Buffer) -> pa.RecordBatch:
-    return cell_row(_COLUMNS, _KINDS, (key, kind, number), cell)
+def _row(key: int, kind: int, number: int, block: pa.Buffer) -> pa.RecordBatch:
+    return block_row(_COLUMNS, _KINDS, (key, kind, number), block)

@@ -13,10 +13,10 @@ import pyarrow as pa
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.runtime.jit import frozen
-from sparkext.kernels.shuffle.partition import Int32Array, slot_order
+from sparkext.kernels.shuffle.partition import Int32Array, partition_order
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.taken import taken
-from sparkext.streaming.ordered.description import LINE_FIELDS, OrderedRows, TimedOperator
+from sparkext.streaming.ordered.description import BUCKET_FIELDS, OrderedRows, TimedOperator
 from sparkext.streaming.ordered.key_states import KeyStates
 from sparkext.streaming.state.run_lookup import RunLookup
 from sparkext.streaming.state.run_rows import RunRows
@@ -34,13 +34,13 @@ class TimedCalls(KeyStates):
         operator: TimedOperator,
         batch: int,
         own: Int64Array,
-        lines: Int32Array,
+        buckets: Int32Array,
         until: int,
         room: int,
     ) -> None:
-        """Bind the operator; `own` are the keys of this partition in ascending order, `lines` their buckets."""
+        """Bind the operator; `own` are the keys of this partition in ascending order, `buckets` their buckets."""
         super().__init__(ordered, batch)
-        self._operator, self._own, self._lines, self._until, self._room = operator, own, lines, until, room
+        self._operator, self._own, self._buckets, self._until, self._room = operator, own, buckets, until, room
 
     def results(
         self, rows: pa.Table, order: RowIds, lookup: RunLookup | None, known: Sequence[RunRows]
@@ -51,7 +51,7 @@ class TimedCalls(KeyStates):
         keys = np.asarray(contiguous(rows.column(place)).take(pa.array(order)), dtype=np.int64)
         homes = frozen(np.arange(self._own.size, dtype=np.int32))
         numbers = frozen(np.searchsorted(self._own, keys).astype(np.int32))
-        by_key = slot_order(numbers, homes, homes.size, None)
+        by_key = partition_order(numbers, homes, homes.size, None)
         in_order = order[by_key.rows]
         distinct = [pa.array(self._own, key_type)]
         states = self._states(distinct, lookup, known)
@@ -78,6 +78,6 @@ class TimedCalls(KeyStates):
             except StopIteration as ended:
                 state: bytes | None = ended.value
                 return state
-            for field, value in (("rank", self._own[number]), (LINE_FIELDS[0], np.uint16(self._lines[number]))):
+            for field, value in (("rank", self._own[number]), (BUCKET_FIELDS[0], np.uint16(self._buckets[number]))):
                 made = made.append_column(field, pa.array(np.full(made.num_rows, value)))
             yield from made.to_batches()

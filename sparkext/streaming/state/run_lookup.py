@@ -36,21 +36,21 @@ class RunLookup:
         self._resources = Resources.of_this_task(tasks)
         self._before: dict[tuple[int, range], list[RunRows]] = {}
 
-    def before(self, side: int, stored: StoredSide, lines: range) -> list[RunRows]:
-        """Return the rows of these buckets (`lines`) from all batches before this one, as runs.
+    def before(self, side: int, stored: StoredSide, buckets: range) -> list[RunRows]:
+        """Return the rows of these buckets from all batches before this one, as runs.
 
         Evict the indexes of compacted runs.
         """
-        if (side, lines) not in self._before:
+        if (side, buckets) not in self._before:
             parts = [part for run in merged_before(self.state.batch) for part in run.parts]
-            forget({self._stored(side, part, stored, lines).digest() for part in parts})
+            forget({self._stored(side, part, stored, buckets).digest() for part in parts})
             runs = runs_before(self.state.batch)
-            self._before[side, lines] = [self._stored(side, run, stored, lines) for run in runs]
-        return self._before[side, lines]
+            self._before[side, buckets] = [self._stored(side, run, stored, buckets) for run in runs]
+        return self._before[side, buckets]
 
-    def now(self, side: int, stored: StoredSide, lines: range, rows: pa.Table, info: SegmentInfo) -> RunRows:
+    def now(self, side: int, stored: StoredSide, buckets: range, rows: pa.Table, info: SegmentInfo) -> RunRows:
         """Return the rows of this batch as a run. The next batch reuses its index."""
-        return self._rows(side, Run(self.state.batch, self.state.batch), stored, lines, rows, info)
+        return self._rows(side, Run(self.state.batch, self.state.batch), stored, buckets, rows, info)
 
     def found(self, spec: PipelineSpec, schema: pa.Schema, probe: pa.Table, rows: RunRows) -> Iterator[pa.RecordBatch]:
         """Yield the results of joining probe rows with one build side."""
@@ -65,18 +65,18 @@ class RunLookup:
         if self._used:
             make_room(*zip(*self._used, strict=True))
 
-    def _stored(self, side: int, run: Run, stored: StoredSide, lines: range) -> RunRows:
-        sources = tuple(self.state.sources(side, run, lines))
-        return self._rows(side, run, stored, lines, sources, total(source.info for source in sources))
+    def _stored(self, side: int, run: Run, stored: StoredSide, buckets: range) -> RunRows:
+        sources = tuple(self.state.sources(side, run, buckets))
+        return self._rows(side, run, stored, buckets, sources, total(source.info for source in sources))
 
     def _rows(
         self,
         side: int,
         run: Run,
         stored: StoredSide,
-        lines: range,
+        buckets: range,
         rows: tuple[Source, ...] | pa.Table,
         info: SegmentInfo,
     ) -> RunRows:
         limits = (_NO_LIMIT, self._settings.index_cache_max_bytes)
-        return RunRows(self.state.folder, side, run, lines, stored, rows, info, *limits, self._threads)
+        return RunRows(self.state.folder, side, run, buckets, stored, rows, info, *limits, self._threads)

@@ -14,12 +14,12 @@ from sparkext.rows.collected import CollectedRows
 from sparkext.storage.fingerprint import fingerprint_of
 from sparkext.streaming.state.places import Place
 from sparkext.streaming.state.segments import SegmentInfo, rows_of_segment
-from sparkext.streaming.state.stream_state import Source, StoredSide, of_lines
+from sparkext.streaming.state.stream_state import Source, StoredSide, of_buckets
 
 
 @dataclass(frozen=True)
 class RunRows(KeptRows):
-    """The rows of one side of a join, of some batches and buckets (`lines`).
+    """The rows of one side of a join, of some batches and buckets.
 
     They are in segments, or in a table if they belong to the current batch. `folder` is the folder of the join's state;
     the other fields are as in `KeptRows`.
@@ -33,7 +33,7 @@ class RunRows(KeptRows):
     folder: Place
     side: int
     run: Run
-    lines: range
+    buckets: range
     stored: StoredSide
     rows: tuple[Source, ...] | pa.Table
     info: SegmentInfo
@@ -60,5 +60,7 @@ class RunRows(KeptRows):
             return self.rows
         for number, source in enumerate(self.rows):
             for place, batch in enumerate(rows_of_segment(source.place)):
-                rows.add((number, place), batch if source.whole else of_lines(batch, self.stored.line, self.lines))
+                rows.add(
+                    (number, place), batch if source.whole else of_buckets(batch, self.stored.bucket, self.buckets)
+                )
         return rows.table(self.stored.schema)

@@ -8,7 +8,7 @@
 The number of a batch is part of the names of its files. A batch that runs again therefore replaces its files, and no
 batch reads files of an unfinished batch. The required segments follow from the number of the batch
 (`plans.streams.runs`) and from the partitioning of the sides (`plans.streams.fragments`), which is stored in the
-segments of the batch before. In the code, a bucket is a `line`.
+segments of the batch before.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _begun: LastUsed[tuple[str, Place, int], None] = LastUsed(_REMEMBERED)
 """Runs of queries in which this process has written to a side and removed the claims of other runs."""
 
 _CLAIMS = "claims"
-_LINE = pa.field("line", pa.uint16())
+_BUCKET = pa.field("bucket", pa.uint16())
 _ROW = pa.field("row", pa.int64())
 
 
@@ -76,8 +76,8 @@ class StoredSide:
     def sent(self) -> pa.Schema:
         """The columns in received blocks."""
         if self.retained is None or self.event_time is None:
-            return self.rows.append(_LINE)
-        return self.rows.append(pa.field("until", self.rows.types[self.event_time])).append(_LINE)
+            return self.rows.append(_BUCKET)
+        return self.rows.append(pa.field("until", self.rows.types[self.event_time])).append(_BUCKET)
 
     @property
     def schema(self) -> pa.Schema:
@@ -90,14 +90,14 @@ class StoredSide:
         return None if self.retained is None else len(self.rows)
 
     @property
-    def line(self) -> int:
+    def bucket(self) -> int:
         """The column with the bucket."""
         return len(self.rows) + (self.until is not None)
 
     @property
     def number(self) -> int:
         """The column with the row number."""
-        return self.line + 1
+        return self.bucket + 1
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -138,7 +138,7 @@ class MatchedRows(StoredSide):
         return 1
 
     @property
-    def line(self) -> int:
+    def bucket(self) -> int:
         """The third column."""
         return 2
 
@@ -194,29 +194,29 @@ class StreamState:
         """Return the metadata that the batch before stored with a fragment."""
         return self._told(self._place(side, Run(self.batch - 1, self.batch - 1), fragment))
 
-    def sources(self, side: int, run: Run, lines: range) -> list[Source]:
+    def sources(self, side: int, run: Run, buckets: range) -> list[Source]:
         """Return the segments of a run that have rows of these buckets.
 
         A run that ends just before this batch is compacted in this batch, so its parts are used. Its compacted segments
         may exist already, but they may be from before the query was reset.
         """
         if run.parts and run.last == self.batch - 1:
-            return [source for part in run.parts for source in self.sources(side, part, lines)]
+            return [source for part in run.parts for source in self.sources(side, part, buckets)]
         cut = self.cuts.at(run.last)
-        found = [(self._place(side, run, number), cut.lines(side, number)) for number in cut.having(side, lines)]
+        found = [(self._place(side, run, number), cut.buckets(side, number)) for number in cut.having(side, buckets)]
         return [
-            Source(place, self._told(place)["info"], there.start >= lines.start and there.stop <= lines.stop)
+            Source(place, self._told(place)["info"], there.start >= buckets.start and there.stop <= buckets.stop)
             for place, there in found
         ]
 
-    def kept(self, side: int, slot: int, slots: int) -> list[SegmentInfo]:
+    def kept(self, side: int, partition: int, partitions: int) -> list[SegmentInfo]:
         """Return the metadata of the segments of a side that existed before the batch, for one partition's share."""
         last = self.batch - 1
         runs = [*runs_before(last), Run(last, last)] if self.batch else []
         return [
             self._told(self._place(side, run, fragment))["info"]
             for run in runs
-            for fragment in range(slot, self.cuts.at(run.last).fragments(side), slots)
+            for fragment in range(partition, self.cuts.at(run.last).fragments(side), partitions)
         ]
 
     def store_head(
@@ -239,7 +239,7 @@ class StreamState:
         place = self._place(side, Run(self.batch, self.batch), fragment)
         return write_segment(place, stored.schema, rows.to_batches(), lambda: info, **told)
 
-    def merge(self, side: int, stored: StoredSide, slot: int, slots: int, oldest: int) -> None:
+    def merge(self, side: int, stored: StoredSide, partition: int, partitions: int, oldest: int) -> None:
         """Write the compacted runs of a side that exist from this batch on, for one partition's share of fragments.
 
         Rows that expired by `oldest` (µs) are left out.
@@ -247,11 +247,11 @@ class StreamState:
         for run in merged_before(self.batch):
             cut = self.cuts.at(run.last)
             for fragment in range(cut.fragments(side)):
-                if (fragment + side) % slots != slot:
+                if (fragment + side) % partitions != partition:
                     continue
-                lines = cut.lines(side, fragment)
-                sources = [source for part in run.parts for source in self.sources(side, part, lines)]
-                kept = _Kept(stored, sources, lines, oldest)
+                buckets = cut.buckets(side, fragment)
+                sources = [source for part in run.parts for source in self.sources(side, part, buckets)]
+                kept = _Kept(stored, sources, buckets, oldest)
                 write_segment(self._place(side, run, fragment), stored.schema, kept.batches(), kept.info)
 
     def sweep(self, side: int, retained: int) -> None:
@@ -296,8 +296,8 @@ class StreamState:
 class _Kept:
     """The rows of segments that belong to some buckets and have not expired."""
 
-    def __init__(self, stored: StoredSide, sources: list[Source], lines: range, oldest: int) -> None:
-        self._stored, self._sources, self._lines = stored, sources, lines
+    def __init__(self, stored: StoredSide, sources: list[Source], buckets: range, oldest: int) -> None:
+        self._stored, self._sources, self._buckets = stored, sources, buckets
         self._oldest = oldest
         self._info = SegmentInfo()
 
@@ -320,7 +320,7 @@ class _Kept:
     def _chosen(self, sources: list[Source]) -> Iterator[pa.RecordBatch]:
         for source in sources:
             for batch in rows_of_segment(source.place):
-                yield self._fresh(of_lines(batch, self._stored.line, self._lines))
+                yield self._fresh(of_buckets(batch, self._stored.bucket, self._buckets))
 
     def _fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._stored.until is None:
@@ -334,8 +334,8 @@ def is_over(info: SegmentInfo, oldest: int) -> bool:
     return not info.rows or (info.until is not None and info.until <= oldest)
 
 
-def of_lines(batch: pa.RecordBatch, column: int, lines: range) -> pa.RecordBatch:
-    """Return the rows whose bucket, in this column, is in `lines`."""
+def of_buckets(batch: pa.RecordBatch, column: int, buckets: range) -> pa.RecordBatch:
+    """Return the rows whose bucket, in this column, is in `buckets`."""
     found = np.asarray(batch.column(column))
-    inside = (found >= lines.start) & (found < lines.stop)
+    inside = (found >= buckets.start) & (found < buckets.stop)
     return batch if inside.all() else batch.filter(pa.array(inside))

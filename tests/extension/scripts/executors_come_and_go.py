@@ -55,7 +55,7 @@ def main(master: str) -> None:
     unmatched = [(n, n % 3 + 500, None) for n in range(9000)] + [(None, None, d) for d in range(10)]
     turn.write_text("0")
     assert Counter(map(tuple, out.collect())) == Counter(matched)
-    assert "partitioned=" in plan_of(out) and metrics_of(out)["slots"] > 1, plan_of(out)
+    assert "partitioned=" in plan_of(out) and metrics_of(out)["partitions"] > 1, plan_of(out)
     wait_until_all_have_left(spark)
     turn.write_text("1")
     assert Counter(map(tuple, out.collect())) == Counter(unmatched)

@@ -28,7 +28,7 @@ def main(master: str, port: str) -> None:
             expected = rows_of(spark.sql(query))
         out = spark.sql(query)
         assert rows_of(out) == expected, kind
-        assert metrics_of(out)["slots"] > 1, kind
+        assert metrics_of(out)["partitions"] > 1, kind
     spark.stop()
     print("all is well")
 

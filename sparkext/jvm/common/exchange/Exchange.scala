@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartitioning}
 
 /** Repartitions the probe side and the build sides of the joins numbered `builds` by their common key on the probe
-  * side. Rows are hashed to buckets (`lines` in the code), and buckets are assigned to partitions (`slots`). The other
+  * side. Rows are hashed to buckets, and buckets are assigned to partitions. The other
   * build sides are replicated on every node, as in other pipelines.
   *
   * `keyed`: false if these joins have no equality. Then there is one bucket, and partitions are units of a join matrix:
@@ -19,7 +19,7 @@ import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartit
 case class Exchange(
     builds: Seq[Int],
     keyed: Boolean,
-    lines: Int,
+    buckets: Int,
     keepsProbe: Boolean,
     clusters: Seq[Int] = Nil,
     streamed: Option[Streamed] = None) {
@@ -27,16 +27,16 @@ case class Exchange(
     def plural(number: Int, thing: String) = if (number == 1) thing else s"${thing}s"
     val numbered = s"${plural(builds.length, "join")} ${builds.map(_ + 1).mkString(", ")}"
     val way = streamed
-      .map(by => s", streamed by ${by.maps} ${plural(by.maps, "task")} to ${by.slots} ${plural(by.slots, "slot")}")
+      .map(by => s", streamed by ${by.maps} ${plural(by.maps, "task")} to ${by.partitions} ${plural(by.partitions, "partition")}")
       .getOrElse("")
-    if (keyed) s"$lines ${plural(lines, "line")} of $numbered$way" else s"units of a matrix of $numbered"
+    if (keyed) s"$buckets ${plural(buckets, "bucket")} of $numbered$way" else s"units of a matrix of $numbered"
   }
 
   /** The number of partitions is not known yet, except that it may exceed one. If it were stated as one, Spark would
     * assume that all rows are together.
     */
   def partitioning(output: Seq[Attribute]): Partitioning =
-    if (clusters.isEmpty) UnknownPartitioning(math.max(2, lines)) else SlotPartitioning(clusters.map(output), lines)
+    if (clusters.isEmpty) UnknownPartitioning(math.max(2, buckets)) else PartitioningByIndex(clusters.map(output), buckets)
 
   /** This exchange with `clusters` set, if the key is part of the grouping of a chain's rows: then all rows of a group
     * are in one partition. `keys` are the grouping expressions, `columns` are their columns among the `output`.
@@ -57,22 +57,22 @@ case class Exchange(
 
 object Exchange {
 
-  /** `LinesPerSlot`: buckets per partition, enough for moving some of them to another partition. `MostLines`: the limit
+  /** `BucketsPerPartition`: buckets per partition, enough for moving some of them to another partition. `MostBuckets`: the limit
     * of the format of map outputs.
     */
-  private val LinesPerSlot = 4
-  val MostLines = 4096
+  private val BucketsPerPartition = 4
+  val MostBuckets = 4096
 
   /** Each bucket costs every task a block, so there are few buckets if few bytes are expected. */
-  private val FewLines = 64
-  private val BytesPerLine = 1 << 20
+  private val FewBuckets = 64
+  private val BytesPerBucket = 1 << 20
 
   /** The number of buckets, a power of two, if Spark would create `partitions` partitions and `bytes` bytes are
     * estimated.
     */
-  def lines(partitions: Int, bytes: Double): Int = {
-    val most = math.min(partitions.toLong * LinesPerSlot, MostLines.toLong)
-    val wanted = math.max(1L, math.min(most, math.max(FewLines.toLong, (bytes / BytesPerLine).toLong))).toInt
+  def buckets(partitions: Int, bytes: Double): Int = {
+    val most = math.min(partitions.toLong * BucketsPerPartition, MostBuckets.toLong)
+    val wanted = math.max(1L, math.min(most, math.max(FewBuckets.toLong, (bytes / BytesPerBucket).toLong))).toInt
     if (wanted == 1) 1 else Integer.highestOneBit(wanted - 1) << 1
   }
 
@@ -104,7 +104,7 @@ object Exchange {
   private def when(stage: JoinStage, settings: Settings): String = stage.hint.flatMap(_.partitioned).getOrElse(settings.partitioned)
 
   /** Whether a join of a chain is to be partitioned. In `auto` mode a full outer join always is: its rows have to be
-    * brought together by key in any case.
+    * fetched together by key in any case.
     */
   def wants(stage: JoinStage, settings: Settings): Boolean = check(stage).isRight && (when(stage, settings) match {
     case "always" => true
@@ -141,7 +141,7 @@ object Exchange {
           val mayFail = chain.stages.exists(_.formula.exists(Failing.may))
           val bytes = (chain.probe +: wanted.map(_._1.build)).map(Estimates.bytes).sum
           val keyed = keys.nonEmpty
-          val count = if (keyed) lines(settings.partitions, bytes) else 1
+          val count = if (keyed) buckets(settings.partitions, bytes) else 1
           Right(Some(Exchange(wanted.map(_._2), keyed, count, keepsProbe = !dropped || mayFail)))
         }
     }

@@ -17,12 +17,12 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 /** One key of a side that is exchanged: its column, and the type as which it is compared. */
 case class SentKey(column: Int, keyType: String, nullSafe: Boolean)
 
-/** One side of a partitioned join, sent to partitions (`slots` in the code): the rows of `plan` are written as map
+/** One side of a partitioned join, sent to partitions: the rows of `plan` are written as map
   * outputs of Spark's shuffle.
   *
   * `keepsUnmatchable`: whether rows whose key cannot match, such as null, are sent as well.
   */
-class SentSide(plan: SparkPlan, keys: Seq[SentKey], lines: Int, keepsUnmatchable: Boolean, described: String)
+class SentSide(plan: SparkPlan, keys: Seq[SentKey], buckets: Int, keepsUnmatchable: Boolean, described: String)
     extends BuildSidePreparation(plan.session.sparkContext, described) {
   private val context = plan.session.sparkContext
 
@@ -39,16 +39,16 @@ class SentSide(plan: SparkPlan, keys: Seq[SentKey], lines: Int, keepsUnmatchable
     Option(sent).foreach(side => context.cleaner.foreach(_.doCleanupShuffle(side.dependency.shuffleId, blocking = false)))
 
   private def send(): Sent = {
-    val totals @ Seq(rows, sizes, sketch) = Seq.fill(3)(new LineTotals)
+    val totals @ Seq(rows, sizes, sketch) = Seq.fill(3)(new BucketTotals)
     totals.foreach(context.register(_))
     val files = new MapFiles(UUID.randomUUID().toString)
     val schema = SentColumns.like(plan.output)
-    val accounts = SentSide.accounts(SentSide.leaving(plan, new LeavingRows(keys, lines, keepsUnmatchable, schema, files)), totals)
-    val dependency = SparkShim.sending(accounts, new PartitionIdPassthrough(lines), files, plan.conf)
+    val accounts = SentSide.accounts(SentSide.leaving(plan, new OutgoingRows(keys, buckets, keepsUnmatchable, schema, files)), totals)
+    val dependency = SparkShim.sending(accounts, new PartitionIdPassthrough(buckets), files, plan.conf)
     files.of(dependency)
     val maps = accounts.getNumPartitions
     failIfCancelled()
-    val bytes = if (maps == 0) new Array[Long](lines) else {
+    val bytes = if (maps == 0) new Array[Long](buckets) else {
       Await.result(context.submitMapStage(dependency), Duration.Inf).bytesByPartitionId // Spark's own await would wrap errors
     }
     new Sent(dependency, schema, maps, bytes, rows.value, sizes.value, sketch.value)
@@ -63,7 +63,7 @@ object SentSide {
   /** One row per task: its account, and the number of bytes of each bucket. `totals` accumulate the other numbers that
     * tasks report.
     */
-  private def accounts(told: RDD[ColumnarBatch], totals: Seq[LineTotals]): SparkShim.SentRows =
+  private def accounts(told: RDD[ColumnarBatch], totals: Seq[BucketTotals]): SparkShim.SentRows =
     told.mapPartitionsInternal(_.map { batch =>
       val bytes +: checksum +: others = (0 until batch.numCols).map(batch.column(_).getBinary(0))
       val numbers = others.map(MapFiles.numbers)
@@ -74,7 +74,7 @@ object SentSide {
   /** The outgoing rows of the pipeline that produces `plan`, if there is one and it runs; otherwise those of an
     * additional pipeline without joins over `plan`.
     */
-  def leaving(plan: SparkPlan, rows: LeavingRows): RDD[ColumnarBatch] =
+  def leaving(plan: SparkPlan, rows: OutgoingRows): RDD[ColumnarBatch] =
     pipelineOf(plan).flatMap(_.leaving(rows)).orElse(over(plan).leaving(rows)).get
 
   /** The pipeline that produces the rows of `plan`, below operators that only choose and rename columns. */
@@ -110,14 +110,14 @@ object SentSide {
 }
 
 /** The outgoing rows of a pipeline, and how they are sent to other tasks. */
-class LeavingRows(
+class OutgoingRows(
     val keys: Seq[SentKey],
-    val lines: Int,
+    val buckets: Int,
     val keepsUnmatchable: Boolean,
     val schema: StructType,
     val way: LeavingWay)
 
-/** A side that has been sent: the number of its map tasks, and the size of each bucket (`line` in the code). `bytes`
+/** A side that has been sent: the number of its map tasks, and the size of each bucket. `bytes`
   * counts bytes in files, `sizes` bytes of the rows in memory.
   */
 class Sent(
@@ -132,14 +132,14 @@ class Sent(
   /** Share `number` of `count` of a bucket's rows: the output of some map tasks, with about as many bytes as the other
     * shares.
     */
-  def part(line: Int, number: Int, count: Int): Seq[LineRange] =
-    divided.getOrElseUpdate((line, count), divide(line, count))(number).map(map => LineRange(line, line + 1, map, map + 1))
+  def part(bucket: Int, number: Int, count: Int): Seq[BucketRange] =
+    divided.getOrElseUpdate((bucket, count), divide(bucket, count))(number).map(map => BucketRange(bucket, bucket + 1, map, map + 1))
 
   /** The map tasks of each share. If rows are ordered by a column, consecutive map tasks have similar values, so each
     * share takes map tasks from the whole range.
     */
-  private def divide(line: Int, count: Int): Seq[Seq[Int]] = {
-    val sizes = statuses.map(status => if (status == null) 0L else status.getSizeForBlock(line))
+  private def divide(bucket: Int, count: Int): Seq[Seq[Int]] = {
+    val sizes = statuses.map(status => if (status == null) 0L else status.getSizeForBlock(bucket))
     val parts = Seq.fill(count)(mutable.ArrayBuffer.empty[Int])
     val filled = mutable.PriorityQueue((0 until count).map(0L -> _): _*)(Ordering[(Long, Int)].reverse)
     for (map <- (0 until maps).sortBy(map => (-sizes(map), map))) {

@@ -9,13 +9,13 @@ import org.apache.spark.{SparkContext, TaskContext}
 import org.apache.spark.internal.config.{DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED}
 import org.apache.spark.sql.types.{BinaryType, BooleanType, IntegerType, StructType}
 
-/** How the probe side of a partitioned join streams to its partitions: `maps` tasks route its rows while `slots` tasks
+/** How the probe side of a partitioned join streams to its partitions: `maps` tasks route its rows while `partitions` tasks
   * join them.
   */
-case class Streamed(maps: Int, slots: Int)
+case class Streamed(maps: Int, partitions: Int)
 
 object Streamed {
-  private val LinesPerSlot = 16
+  private val BucketsPerPartition = 16
   private val Secured = Seq("spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 
   /** `Routed`: the output of tasks that route rows, with partition, bucket and block. `Arriving`: the input of
@@ -36,7 +36,7 @@ object Streamed {
     } yield Streamed(cores - cores / 2, cores / 2)
   }
 
-  def lines(slots: Int): Int = math.min(Exchange.MostLines, Integer.highestOneBit(math.max(1, slots * LinesPerSlot - 1)) << 1)
+  def buckets(partitions: Int): Int = math.min(Exchange.MostBuckets, Integer.highestOneBit(math.max(1, partitions * BucketsPerPartition - 1)) << 1)
 }
 
 /** How outgoing rows are sent to other tasks, and the columns that the tasks of their pipeline emit. */
@@ -53,14 +53,14 @@ trait LeavingWay extends Serializable {
   def order: JObject
 }
 
-/** Rows that stream to partitions by routing tables that change while they run: see Python's `board`. `run` identifies
-  * their load table in the driver's [[Boards]].
+/** Rows that stream to partitions by routing tables that change while they run: see Python's `load_table`. `run` identifies
+  * their load table in the driver's [[LoadTables]].
   */
-class RoutedRows(streamed: Streamed, lines: Int, val run: String = UUID.randomUUID().toString) extends LeavingWay {
+class RoutedRows(streamed: Streamed, buckets: Int, val run: String = UUID.randomUUID().toString) extends LeavingWay {
   override def result: StructType = Streamed.Routed
   override def maps: Option[Int] = Some(streamed.maps)
-  override def announce(task: TaskContext): Unit = BoardLink.ofRoute(run, task)
+  override def announce(task: TaskContext): Unit = LoadTableLink.ofRoute(run, task)
   override def order: JObject = JObject("streamed" -> told)
 
-  def told: JValue = ("lines" -> lines) ~ ("slots" -> streamed.slots) ~ ("run" -> run)
+  def told: JValue = ("buckets" -> buckets) ~ ("partitions" -> streamed.partitions) ~ ("run" -> run)
 }

@@ -34,7 +34,7 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
   /** The details of a pipeline in addition to its joins and scans, by name. */
   private def behind: Seq[(String, String)] = {
     val told = exchange.map("partitioned" -> _.described) ++
-      getTagValue(StreamedExchanges.Declined).map(reason => "slots" -> s"in waves ($reason)") ++ filter.map("filter" -> _.described) ++ grouping.map("groups" -> _.described) ++
+      getTagValue(StreamedExchanges.Declined).map(reason => "partitions" -> s"in waves ($reason)") ++ filter.map("filter" -> _.described) ++ grouping.map("groups" -> _.described) ++
       getTagValue(GroupedRows.Declined).map(reason => "groups" -> s"by Spark ($reason)") ++
       top.map("top" -> _.described) ++ getTagValue(TopRows.Declined).map(reason => "top" -> s"by Spark ($reason)") ++
       Option.when(settings.problems.nonEmpty)("options" -> settings.problems.mkString("; "))

@@ -94,7 +94,7 @@ private class PipelineInputs(
 private object PipelineInputs {
 
   /** Why a side is neither read by the workers of this pipeline nor sent to them by Spark. */
-  private val Sent = "sent to slots"
+  private val Sent = "sent to partitions"
 
   /** Why the probe side of a full outer join is neither read by workers nor sent as columns. */
   private val Shuffled = "a full outer join shuffles the rows"

@@ -107,10 +107,10 @@ case class PipelinedJoinExec(
 
   /** The sides whose rows are exchanged between tasks, by join number. */
   @transient private lazy val sentSides: Map[Int, SentSide] = exchange.toSeq.flatMap { by =>
-    val probeSide = new SentSide(probe, probeKeys(by), by.lines, by.keepsProbe, "probe side of partitioned joins")
+    val probeSide = new SentSide(probe, probeKeys(by), by.buckets, by.keepsProbe, "probe side of partitioned joins")
     by.streamed.fold(Seq(PipelinedJoinExec.Source -> probeSide))(_ => Nil) ++ by.builds.map { number =>
       val described = s"build side of the partitioned join on ${joins(number).label}"
-      number -> new SentSide(builds(number), keysOf(number, _.build), by.lines, joins(number).kind == "full", described)
+      number -> new SentSide(builds(number), keysOf(number, _.build), by.buckets, joins(number).kind == "full", described)
     }
   }.toMap
 
@@ -213,7 +213,7 @@ case class PipelinedJoinExec(
   /** The batches that tasks emit for `rows`, which are sent to other tasks: an account of the written rows, or the rows
     * as blocks. None if the pipeline does not run.
     */
-  private[sparkext] def leaving(rows: LeavingRows): Option[RDD[ColumnarBatch]] =
+  private[sparkext] def leaving(rows: OutgoingRows): Option[RDD[ColumnarBatch]] =
     publications.awaited().toOption.map(sides => batches(sides, Some(rows)))
 
   private def rowsOf(batches: RDD[ColumnarBatch]): RDD[InternalRow] = {
@@ -240,13 +240,13 @@ case class PipelinedJoinExec(
     fallback.get._2
   }
 
-  private def batches(sides: Map[Int, PublishedBuildSide], leaving: Option[LeavingRows]): RDD[ColumnarBatch] = {
+  private def batches(sides: Map[Int, PublishedBuildSide], leaving: Option[OutgoingRows]): RDD[ColumnarBatch] = {
     report(sides.values)
     // PySpark creates an object for each row without columns, which takes longer than any join.
     val rows = if (output.isEmpty) SentColumns.of(Seq(ByteType)) else SentColumns.like(output)
     val way = leaving.map(_.way)
     val result = way.map(_.result).getOrElse(rows)
-    val routed = exchange.flatMap(by => by.streamed.map(new RoutedRows(_, by.lines)))
+    val routed = exchange.flatMap(by => by.streamed.map(new RoutedRows(_, by.buckets)))
     val told = spec(whole = false)
     val inWaves = exchange.filter(_.streamed.isEmpty)
     val log = PipelineRuns.begin(this, sparkContext, inWaves.map(by => compact(render(told)) + by.builds + result))
@@ -293,7 +293,7 @@ case class PipelinedJoinExec(
           run.onColumns(parts.next(), partition)
         }
       case _ =>
-        val arriving = exchange.map(by => routed.map(streamed(by, _, log)).getOrElse(slots(by, log))).getOrElse(inputs.probeRows)
+        val arriving = exchange.map(by => routed.map(streamed(by, _, log)).getOrElse(partitions(by, log))).getOrElse(inputs.probeRows)
         val tasks = way.flatMap(_.maps).map(arriving.coalesce(_)).getOrElse(arriving)
         tasks.mapPartitionsWithIndexInternal { (partition, rows) =>
           val task = TaskContext.get()
@@ -306,23 +306,23 @@ case class PipelinedJoinExec(
 
   private def sent(number: Int): Sent = sentSides(number).sent
 
-  /** The input of the partitions (`slots` in the code), which the load balancer (`foreman`) plans once all sides are
+  /** The input of the partitions, which the load balancer (`balancer`) plans once all sides are
     * sent.
     */
-  private def slots(by: Exchange, log: RunLog): RDD[InternalRow] = {
+  private def partitions(by: Exchange, log: RunLog): RDD[InternalRow] = {
     val probeSide = sent(PipelinedJoinExec.Source)
     val buildSides = by.builds.map(sent)
     val paired = buildSides.zip(by.builds.map(joins(_).paired))
-    val known = if (settings.slots == "planned") Slots.one(probeSide, paired, log.before) else None
-    val planned = known.getOrElse(askForeman(by, probeSide, paired, log.before))
-    log.slots = () => planned.loads
-    metrics("slots").set(planned.shares.length)
-    metrics("movedLines").set(planned.moved)
-    metrics("splitLines").set(planned.split)
+    val known = if (settings.debugPartitions == "planned") JoinPartitions.one(probeSide, paired, log.before) else None
+    val planned = known.getOrElse(askBalancer(by, probeSide, paired, log.before))
+    log.partitions = () => planned.loads
+    metrics("partitions").set(planned.shares.length)
+    metrics("movedBuckets").set(planned.moved)
+    metrics("splitBuckets").set(planned.split)
     metrics("sentRows").set((probeSide +: buildSides).map(_.rows.sum).sum)
     metrics("sentBytes").set((probeSide +: buildSides).map(_.bytes.sum).sum)
-    postToDriver(Seq("slots", "movedLines", "splitLines", "sentRows", "sentBytes"))
-    new SlotsRDD(
+    postToDriver(Seq("partitions", "movedBuckets", "splitBuckets", "sentRows", "sentBytes"))
+    new JoinPartitionsRDD(
       sparkContext,
       planned.shares,
       probeSide.dependency,
@@ -333,12 +333,12 @@ case class PipelinedJoinExec(
 
   /** The input of the partitions while the probe side is routed to them. */
   private def streamed(by: Exchange, routed: RoutedRows, log: RunLog): RDD[InternalRow] = {
-    val slots = by.streamed.get.slots
-    log.slots = () => Boards.told(routed.run)
-    metrics("slots").set(slots)
-    postToDriver(Seq("slots"))
-    val rows = new LeavingRows(probeKeys(by), by.lines, by.keepsProbe, SentColumns.like(probe.output), routed)
-    StreamedSlotsRDD.of(SentSide.leaving(probe, rows), slots, by.lines, routed.run, by.builds.map(number => number -> sent(number)))
+    val partitions = by.streamed.get.partitions
+    log.partitions = () => LoadTables.told(routed.run)
+    metrics("partitions").set(partitions)
+    postToDriver(Seq("partitions"))
+    val rows = new OutgoingRows(probeKeys(by), by.buckets, by.keepsProbe, SentColumns.like(probe.output), routed)
+    StreamedPartitionsRDD.of(SentSide.leaving(probe, rows), partitions, by.buckets, routed.run, by.builds.map(number => number -> sent(number)))
   }
 
   /** Whether the join emits pairs only, which the units of a join matrix find independently of each other. */
@@ -347,7 +347,7 @@ case class PipelinedJoinExec(
   private def needsBuild(by: Exchange): Boolean =
     by.builds.map(joins(_).kind).exists(kind => kind == "inner" || kind == "semi")
 
-  private def askForeman(by: Exchange, probeSide: Sent, paired: Seq[(Sent, Boolean)], before: Option[SlotRuns]): Slots = {
+  private def askBalancer(by: Exchange, probeSide: Sent, paired: Seq[(Sent, Boolean)], before: Option[PartitionRuns]): JoinPartitions = {
     val buildSides = paired.map(_._1)
     val command = WorkOrder.plan(
       probeSide,
@@ -367,13 +367,13 @@ case class PipelinedJoinExec(
       conf.sessionLocalTimeZone,
       formulas)
     val own = sparkContext.getLocalProperty(SparkContext.SPARK_JOB_DESCRIPTION)
-    sparkContext.setJobDescription(PipelinedJoinExec.Foreman)
-    try Slots.of(answers.collect().head, probeSide, buildSides, ownsBuild)
+    sparkContext.setJobDescription(PipelinedJoinExec.Balancer)
+    try JoinPartitions.of(answers.collect().head, probeSide, buildSides, ownsBuild)
     finally sparkContext.setJobDescription(own)
   }
 
   /** The number of tasks that share an executor's memory, if known. In local mode it is the driver's number of task
-    * slots.
+    * partitions.
     */
   private def tasksSharing: Option[Int] = {
     val cores = if (sparkContext.isLocal) Some(sparkContext.defaultParallelism)
@@ -415,7 +415,7 @@ object PipelinedJoinExec {
   private val Source = -1
 
   /** The description of the job that plans partitions, in Spark's UI. */
-  private val Foreman = "slots of partitioned joins"
+  private val Balancer = "partitions of partitioned joins"
 
   /** The remedies that the log adds to the reason why a pipeline has not run. */
   private val WaysOut =

@@ -60,7 +60,7 @@ class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType, form
   private def translated[T](step: => T): T =
     try step
     catch {
-      case failure: PythonException => throw PythonBatches.ofCells(failure).getOrElse(PythonBatches.sparks(failure, formulas))
+      case failure: PythonException => throw PythonBatches.ofBlocks(failure).getOrElse(PythonBatches.sparks(failure, formulas))
     }
 }
 
@@ -78,14 +78,14 @@ object PythonBatches {
   private val OfGroups: Regex = """expression (\d+) of the groups""".r
   private val OfResult: Regex = """column (\d+) of the result""".r
 
-  /** The message of Python's `CellError`. */
-  private val Damaged: Regex = """CellError: cells at bytes (\d+) to \d+ of ['"](.*)['"] cannot be read: (.*)""".r
+  /** The message of Python's `BlockError`. */
+  private val Damaged: Regex = """BlockError: blocks at bytes (\d+) to \d+ of ['"](.*)['"] cannot be read: (.*)""".r
 
-  /** A failure that makes Spark rerun the map task whose blocks (`cells` in the code) cannot be read. */
-  private def ofCells(failure: PythonException): Option[Throwable] = for {
+  /** A failure that makes Spark rerun the map task whose blocks cannot be read. */
+  private def ofBlocks(failure: PythonException): Option[Throwable] = for {
     told <- Damaged.findFirstMatchIn(failure.getMessage)
     task <- Option(TaskContext.get())
-    fetched <- BroughtBlocks.failure(task, told.group(2), told.group(1).toLong, told.group(3))
+    fetched <- FetchedBlocks.failure(task, told.group(2), told.group(1).toLong, told.group(3))
   } yield fetched
 
   private def sparks(failure: PythonException, formulas: Formulas): Throwable = {

@@ -50,7 +50,7 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
     * one partition. The operators above may rely on either.
     */
   private val atHome = partitioning match {
-    case _: UnknownPartitioning | _: SlotPartitioning => false
+    case _: UnknownPartitioning | _: PartitioningByIndex => false
     case _ => true
   }
   private val inOne = partitioning.numPartitions == 1
@@ -60,12 +60,12 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
 
   def execute(): RDD[InternalRow] = {
     val joined =
-      if (inOne) broughtTo(SinglePartition, plan.execute(), columns)
+      if (inOne) fetchedTo(SinglePartition, plan.execute(), columns)
       else if (atHome) broughtHome(plan.execute())
       else plan.execute()
     val found = operator.grouping.map(grouped(_, joined)).getOrElse(joined)
     val rows = partitioning match {
-      case slots: SlotPartitioning => broughtTo(HashPartitioning(slots.keys, operator.conf.numShufflePartitions), found, operator.output)
+      case partitions: PartitioningByIndex => fetchedTo(HashPartitioning(partitions.keys, operator.conf.numShufflePartitions), found, operator.output)
       case _ => found
     }
     val count = operator.longMetric("numOutputRows")
@@ -86,7 +86,7 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
     grouping.partial.withNewChildren(Seq(child)).execute()
   }
 
-  private def broughtTo(partitions: Partitioning, rows: RDD[InternalRow], columns: Seq[Attribute]): RDD[InternalRow] =
+  private def fetchedTo(partitions: Partitioning, rows: RDD[InternalRow], columns: Seq[Attribute]): RDD[InternalRow] =
     shuffled(ShuffleExchangeExec.prepareShuffleDependency(rows, columns, partitions, serializer(columns), _))
 
   /** Shuffles rows to the partitions whose numbers are in their last column. */

@@ -63,13 +63,13 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   lazy val made: Double = {
     val builds = chain.stages.zipWithIndex.map { case (stage, number) =>
       val columns = if (givesColumns(stage)) stage.build.output.length else stage.indexed.length
-      val rows = pipelined.get(number).map(_.made + PipelineStarted).getOrElse(brought(stage.build, buildsRead(number), columns))
+      val rows = pipelined.get(number).map(_.made + PipelineStarted).getOrElse(fetched(stage.build, buildsRead(number), columns))
       rows + millions(stage.build) * IndexedRow
     }
     val loops = chain.stages.zip(survivors).map { case (stage, rows) =>
       if (stage.nested) rows * millions(stage.build) * LoopPair * stopped(stage) else 0.0
     }
-    val probe = source.map(_.made + PipelineStarted).getOrElse(brought(chain.probe, probeRead, chain.probe.output.length))
+    val probe = source.map(_.made + PipelineStarted).getOrElse(fetched(chain.probe, probeRead, chain.probe.output.length))
     probe + builds.sum + loops.sum +
       grouping.map(groups => survivors.last * (GroupedRow * groups.groupings.length + GroupedValue * values(groups))).getOrElse(0.0)
   }
@@ -96,7 +96,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   }
 
   /** The cost of bringing the rows of a source to the workers. */
-  private def brought(plan: LogicalPlan, read: Option[AttributeSet], columns: Int): Double =
+  private def fetched(plan: LogicalPlan, read: Option[AttributeSet], columns: Int): Double =
     read.map(reading(plan, _, ReadRow, ReadColumn, ReadText)).getOrElse(crossed(plan, columns))
 
   private def crossed(plan: LogicalPlan, columns: Int): Double = millions(plan) * (CrossedRow + CrossedColumn * columns)

@@ -39,11 +39,11 @@ object StreamedExchanges extends ColumnarRule {
     val way = for {
       _ <- refused.toLeft(())
       by = pipeline.exchange.get
-      _ <- JoinStage.check(by.keyed, "units of a join matrix have no lines")
-      _ <- JoinStage.check(by.clusters.isEmpty && pipeline.grouping.isEmpty, "rows of one key have to come out of one slot")
+      _ <- JoinStage.check(by.keyed, "units of a join matrix have no buckets")
+      _ <- JoinStage.check(by.clusters.isEmpty && pipeline.grouping.isEmpty, "rows of one key have to come out of one partition")
       _ <- JoinStage.check(!pipeline.joins.headOption.exists(_.kind == "full"), "a full outer join emits build rows when all others have come")
       found <- Streamed.of(pipeline.session.sparkContext)
-    } yield by.copy(lines = Streamed.lines(found.slots), streamed = Some(found))
+    } yield by.copy(buckets = Streamed.buckets(found.partitions), streamed = Some(found))
     way match {
       case Right(exchange) => pipeline.as(pipeline.copy(exchange = Some(exchange)))
       case Left(reason) =>

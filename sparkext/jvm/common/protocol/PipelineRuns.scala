@@ -89,7 +89,7 @@ object PipelineRuns {
       val labels = operator.joins.map(join => s"${join.kind} ${join.label}")
       val log = run.flatMap(_.toOption)
       val reports = log.toSeq.flatMap(_.reports.value.asScala)
-      new Run(labels.toArray, reports.toArray, log.map(_.slots()).orNull, run.flatMap(_.left.toOption).orNull)
+      new Run(labels.toArray, reports.toArray, log.map(_.partitions()).orNull, run.flatMap(_.left.toOption).orNull)
     }.toArray
   }
 
@@ -126,13 +126,13 @@ class RunLog(
     val reports: CollectionAccumulator[String],
     val worked: CollectionAccumulator[(Int, Double)],
     val alike: Option[String],
-    val before: Option[SlotRuns]) {
-  @volatile var slots: () => String = () => null
+    val before: Option[PartitionRuns]) {
+  @volatile var partitions: () => String = () => null
 
   /** Loads of the partitions in the last run in which all have finished. */
-  def ran: Option[SlotRuns] = {
+  def ran: Option[PartitionRuns] = {
     val seconds = worked.value.asScala.toMap.toSeq.sorted.map(_._2)
-    Option(slots()).filter(_ => seconds.nonEmpty).flatMap(loads => SlotRuns.of(parse(loads), seconds)).orElse(before)
+    Option(partitions()).filter(_ => seconds.nonEmpty).flatMap(loads => PartitionRuns.of(parse(loads), seconds)).orElse(before)
   }
 }
 
@@ -140,4 +140,4 @@ class RunLog(
   * it fell back to Spark's own joins. The latter two may be null. It is a class with getters, for Python to read, and
   * with arrays, because Python finds the end of a list by an exception, which takes 50 ms.
   */
-class Run(val joins: Array[String], val reports: Array[String], val slots: String, val fellBack: String)
+class Run(val joins: Array[String], val reports: Array[String], val partitions: String, val fellBack: String)

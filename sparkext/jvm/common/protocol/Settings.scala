@@ -53,10 +53,10 @@ class Settings(conf: SQLConf, application: SparkConf) {
   /** Where groups are finished: `auto`; or for tests `parts`, by Spark, or `whole`, by workers whenever they can. */
   val groups: String = word("debug.groups")
 
-  /** How the buckets (`lines` in the code) of a partitioned join are assigned to partitions (`slots`): `planned`, or
+  /** How the buckets of a partitioned join are assigned to partitions: `planned`, or
     * for tests other modes.
     */
-  val slots: String = word("debug.slots")
+  val debugPartitions: String = word("debug.partitions")
   val maxBuildBytes: Long = number(MaxBuildBytes)
   val algorithm: String = word(Algorithm)
   val partitioned: String = word(Partitioned)
@@ -68,7 +68,7 @@ class Settings(conf: SQLConf, application: SparkConf) {
   /** The number of partitions into which a full outer join's probe side is shuffled. A partition streams through its
     * task, so few large ones suffice.
     */
-  val parts: Int = math.min(conf.numShufflePartitions, PartsPerSlot * SparkContext.getActive.map(_.defaultParallelism).getOrElse(1))
+  val parts: Int = math.min(conf.numShufflePartitions, PartsPerPartition * SparkContext.getActive.map(_.defaultParallelism).getOrElse(1))
 
   /** The number of partitions into which Spark shuffles rows. */
   val partitions: Int = conf.numShufflePartitions
@@ -110,7 +110,7 @@ class Settings(conf: SQLConf, application: SparkConf) {
 }
 
 object Settings {
-  private val PartsPerSlot = 4
+  private val PartsPerPartition = 4
   private val AtStart = "a value only when the application starts"
   private val MaxBuildBytes = "buildSide.maxBytes"
   private val Algorithm = "algorithm"

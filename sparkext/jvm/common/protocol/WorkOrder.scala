@@ -81,7 +81,7 @@ object WorkOrder {
       run: String,
       tasksSharing: Option[Int],
       arriving: Option[JValue],
-      leaving: Option[LeavingRows]): Array[Byte] = {
+      leaving: Option[OutgoingRows]): Array[Byte] = {
     val order = common(spec, settings, output, tasksSharing) ~
       ("scan" -> scan.map(scanned)) ~
       ("made" -> made) ~
@@ -116,10 +116,10 @@ object WorkOrder {
       ("builds" -> builds.toList.sortBy(_._1).map { case (number, schema) => JField(number.toString, parse(schema.json)) }.asObject) ~
       ("owns_build" -> ownsBuild)
 
-  private def left(rows: LeavingRows): JValue =
+  private def left(rows: OutgoingRows): JValue =
     ("schema" -> parse(rows.schema.json)) ~
       ("keys" -> rows.keys.map(key => ("column" -> key.column) ~ ("type" -> key.keyType) ~ ("null_safe" -> key.nullSafe))) ~
-      ("lines" -> rows.lines) ~
+      ("buckets" -> rows.buckets) ~
       ("keeps_unmatchable" -> rows.keepsUnmatchable) ~
       rows.way.order
 
@@ -127,7 +127,7 @@ object WorkOrder {
   def plan(
       probe: Sent,
       builds: Seq[(Sent, Boolean)],
-      ran: Seq[SlotRun],
+      ran: Seq[PartitionRun],
       cores: Int,
       needsProbe: Boolean,
       needsBuild: Boolean,
@@ -139,7 +139,7 @@ object WorkOrder {
       ("settings" -> told(settings)) ~
       ("probe" -> counts(probe, paired = true)) ~
       ("builds" -> builds.map { case (sent, paired) => counts(sent, paired) }) ~
-      ("ran" -> ran.map(slot => Seq(slot.received, slot.met, slot.took))) ~
+      ("ran" -> ran.map(partition => Seq(partition.received, partition.met, partition.took))) ~
       ("most_shares" -> mostShares) ~
       ("most_build_shares" -> mostBuildShares.fold[JValue](JNull)(JInt(_))) ~
       ("cores" -> cores) ~

@@ -33,8 +33,8 @@ trait CommonShim {
   /** Whether stages of a job can run at the same time, with a shuffle between them: from 4.3 on. */
   def streams: Boolean = false
 
-  /** The blocks (`cells` in the code) that are sent to partitions (`slots`) through such a shuffle. */
-  def streamed(cells: RDD[(Int, InternalRow)], slots: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
+  /** The blocks that are sent to partitions through such a shuffle. */
+  def streamed(blocks: RDD[(Int, InternalRow)], partitions: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
     throw new UnsupportedOperationException
 
   private val BatchRows = 65536L

@@ -1,4 +1,4 @@
-"""Rows are packed into blocks (`cell` in the code) and unpacked: with one-row budgets, on disk, and in any order."""
+"""Rows are packed into blocks and unpacked: with one-row budgets, on disk, and in any order."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pytest
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.plans.pipeline.spec import MARKS
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.shuffle import blocks as cells_module
+from sparkext.shuffle import blocks as blocks_module
 from sparkext.shuffle import outgoing_rows as leaving_rows
-from sparkext.shuffle import received_partition as slot_module
-from sparkext.shuffle.block_buffer import HeldCells
-from sparkext.shuffle.blocks import cell_of, rows_of
-from sparkext.shuffle.outgoing_rows import leaving_cells
-from sparkext.shuffle.partitioning import Partitioning, line_count
-from sparkext.shuffle.received_partition import CellRows, Slot, SlotSchemas
+from sparkext.shuffle import received_partition as received_partition_module
+from sparkext.shuffle.block_buffer import BlockBuffer
+from sparkext.shuffle.blocks import block_of, rows_of
+from sparkext.shuffle.outgoing_rows import outgoing_blocks
+from sparkext.shuffle.partitioning import Partitioning, bucket_count
+from sparkext.shuffle.received_partition import BlockRows, Partition, PartitionSchemas
 
 RNG = np.random.default_rng(3)
 ROWS = 3000
@@ -38,17 +38,21 @@ TABLE = pa.table(
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", (1 << 64) - 1)
 
 
-def partitioning(slots: int, keeps_unmatchable: bool = True, mask: int = (1 << 64) - 1) -> Partitioning:
-    table = RoutingTable(line_count(slots), slots)
+def partitioning(partitions: int, keeps_unmatchable: bool = True, mask: int = (1 << 64) - 1) -> Partitioning:
+    table = RoutingTable(bucket_count(partitions), partitions)
     return Partitioning((0,), (pa.int64(),), (False,), table, keeps_unmatchable, mask)
 
 
-def sent(slots: int, batches: list[pa.RecordBatch], task: int = 0, **options: Any) -> list[tuple[int, pa.Buffer]]:
-    return [one for some in leaving_cells(batches, partitioning(slots, **options), task, lambda: None) for one in some]
+def sent(partitions: int, batches: list[pa.RecordBatch], task: int = 0, **options: Any) -> list[tuple[int, pa.Buffer]]:
+    return [
+        one
+        for some in outgoing_blocks(batches, partitioning(partitions, **options), task, lambda: None)
+        for one in some
+    ]
 
 
-def rows_in(cells: list[pa.Buffer]) -> list[dict[str, Any]]:
-    return [row for cell in cells for batch in rows_of(cell) for row in batch.to_pylist()]
+def rows_in(blocks: list[pa.Buffer]) -> list[dict[str, Any]]:
+    return [row for block in blocks for batch in rows_of(block) for row in batch.to_pylist()]
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -59,80 +63,84 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def budget(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "a row at a time":
         monkeypatch.setattr(leaving_rows, "_MOST_BYTES", 1)
-        monkeypatch.setattr(leaving_rows, "CELL_BYTES", 1)
+        monkeypatch.setattr(leaving_rows, "BLOCK_BYTES", 1)
     return str(request.param)
 
 
-@pytest.mark.parametrize("slots", [1, 2, 7, 5000])
+@pytest.mark.parametrize("partitions", [1, 2, 7, 5000])
 @pytest.mark.usefixtures("budget")
-def test_every_row_goes_to_the_slot_of_its_key(slots: int) -> None:
-    found = sent(slots, TABLE.to_batches(max_chunksize=700), task=slots + 3)
-    assert in_order(rows_in([cell for _, cell in found])) == TABLE.to_pylist()
+def test_every_row_goes_to_the_partition_of_its_key(partitions: int) -> None:
+    found = sent(partitions, TABLE.to_batches(max_chunksize=700), task=partitions + 3)
+    assert in_order(rows_in([block for _, block in found])) == TABLE.to_pylist()
     homes: dict[int | None, set[int]] = {}
-    for slot, cell in found:
-        for row in rows_in([cell]):
-            homes.setdefault(row["k"], set()).add(slot)
-    assert all(len(slots_of_key) == 1 for slots_of_key in homes.values())
-    assert homes[None] == {(slots + 3) % slots}, "what matches nothing stays with its task"
-    assert slots == 1 or len({slot for key in homes for slot in homes[key]}) > 1
+    for partition, block in found:
+        for row in rows_in([block]):
+            homes.setdefault(row["k"], set()).add(partition)
+    assert all(len(partitions_of_key) == 1 for partitions_of_key in homes.values())
+    assert homes[None] == {(partitions + 3) % partitions}, "what matches nothing stays with its task"
+    assert partitions == 1 or len({partition for key in homes for partition in homes[key]}) > 1
 
 
 def test_rows_that_match_nothing_are_left_out() -> None:
     found = sent(3, TABLE.to_batches(), keeps_unmatchable=False)
-    assert in_order(rows_in([cell for _, cell in found])) == [row for row in TABLE.to_pylist() if row["k"] is not None]
+    assert in_order(rows_in([block for _, block in found])) == [
+        row for row in TABLE.to_pylist() if row["k"] is not None
+    ]
 
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_hardly_any_rows(rows: int) -> None:
-    assert rows_in([cell for _, cell in sent(4, TABLE.slice(0, rows).to_batches())]) == TABLE.slice(0, rows).to_pylist()
+    assert (
+        rows_in([block for _, block in sent(4, TABLE.slice(0, rows).to_batches())]) == TABLE.slice(0, rows).to_pylist()
+    )
     assert sent(4, []) == []
 
 
-def test_a_constant_hash_fills_one_slot() -> None:
-    assert len({slot for slot, _ in sent(8, TABLE.to_batches(), keeps_unmatchable=False, mask=0)}) == 1
+def test_a_constant_hash_fills_one_partition() -> None:
+    assert len({partition for partition, _ in sent(8, TABLE.to_batches(), keeps_unmatchable=False, mask=0)}) == 1
 
 
-def test_cells_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving_rows, "CELL_BYTES", 10_000)
-    sizes = [sum(batch.nbytes for batch in rows_of(cell)) for _, cell in sent(2, TABLE.to_batches())]
+def test_blocks_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving_rows, "BLOCK_BYTES", 10_000)
+    sizes = [sum(batch.nbytes for batch in rows_of(block)) for _, block in sent(2, TABLE.to_batches())]
     assert len(sizes) > 10 and max(sizes) <= 10_000
 
 
 @pytest.mark.parametrize("most", [None, 0, 3000])
-def test_cells_that_are_held(most: int | None, tmp_path: Path) -> None:
-    with closing(HeldCells(lambda: most, tmp_path)) as held:
+def test_blocks_that_are_held(most: int | None, tmp_path: Path) -> None:
+    with closing(BlockBuffer(lambda: most, tmp_path)) as held:
         for batch in TABLE.to_batches(max_chunksize=100):
-            held.add(cell_of(batch))
+            held.add(block_of(batch))
         assert held.spilled is (most is not None)
         assert pa.Table.from_batches(held.batches()) == TABLE
 
 
-def arriving(cells: list[tuple[bool, pa.Buffer]]) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(cells), 7):
-        some = cells[start : start + 7]
+def arriving(blocks: list[tuple[bool, pa.Buffer]]) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(blocks), 7):
+        some = blocks[start : start + 7]
         columns = [
             pa.array([0] * len(some), pa.int32()),
             pa.array([is_build for is_build, _ in some]),
-            pa.array([cell.to_pybytes() for _, cell in some], pa.binary()),
+            pa.array([block.to_pybytes() for _, block in some], pa.binary()),
         ]
-        yield pa.RecordBatch.from_arrays(columns, names=list(cells_module.COLUMNS))
+        yield pa.RecordBatch.from_arrays(columns, names=list(blocks_module.COLUMNS))
 
 
 @pytest.mark.parametrize("owns_build", [False, True])
 @pytest.mark.parametrize("most", [None, 0])
-def test_a_slot(owns_build: bool, most: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition(owns_build: bool, most: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of both sides arrive in any order, in memory and on disk."""
-    monkeypatch.setattr(slot_module, "share_of_headroom", lambda: most)
+    monkeypatch.setattr(received_partition_module, "share_of_headroom", lambda: most)
     build, probe = TABLE.slice(0, 1000), TABLE.slice(1000)
-    cells = [(True, cell_of(batch)) for batch in build.to_batches(max_chunksize=90)]
-    cells += [(False, cell_of(batch)) for batch in probe.to_batches(max_chunksize=90)]
-    random.Random(5).shuffle(cells)
-    with closing(CellRows(arriving(cells))) as cell_rows:
-        slot = Slot(SlotSchemas(TABLE.schema, {0: TABLE.schema}, owns_build), cell_rows)
-        side = slot.build_sides({0: RECIPE})[0]
+    blocks = [(True, block_of(batch)) for batch in build.to_batches(max_chunksize=90)]
+    blocks += [(False, block_of(batch)) for batch in probe.to_batches(max_chunksize=90)]
+    random.Random(5).shuffle(blocks)
+    with closing(BlockRows(arriving(blocks))) as block_rows:
+        partition = Partition(PartitionSchemas(TABLE.schema, {0: TABLE.schema}, owns_build), block_rows)
+        side = partition.build_sides({0: RECIPE})[0]
         rows = zip(*(side.columns[number].array.to_pylist() for number in range(5)), strict=True)
         assert sorted(rows, key=lambda row: row[4]) == [tuple(row.values()) for row in build.to_pylist()]
-        batches = list(slot.probe_batches({0}))
+        batches = list(partition.probe_batches({0}))
     found = [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
     owned = [row[0] for row in found if row[0] is not None] if owns_build else []
     assert owned == list(range(1000 if owns_build else 0))
@@ -140,14 +148,14 @@ def test_a_slot(owns_build: bool, most: int | None, monkeypatch: pytest.MonkeyPa
     assert sorted(probed, key=lambda row: row[4]) == [tuple(row.values()) for row in probe.to_pylist()]
 
 
-def test_a_slot_without_cells() -> None:
-    with closing(CellRows([])) as cell_rows:
-        slot = Slot(SlotSchemas(TABLE.schema, {0: TABLE.schema}, True), cell_rows)
-        assert slot.build_sides({0: RECIPE})[0].rows == 0
-        assert list(slot.probe_batches({0})) == []
+def test_a_partition_without_blocks() -> None:
+    with closing(BlockRows([])) as block_rows:
+        partition = Partition(PartitionSchemas(TABLE.schema, {0: TABLE.schema}, True), block_rows)
+        assert partition.build_sides({0: RECIPE})[0].rows == 0
+        assert list(partition.probe_batches({0})) == []
 
 
-class SharedLine:
+class SharedBucket:
     """A partition that shares a hot bucket: it owns some build rows, and others join some of its probe rows."""
 
     def probe(self) -> Iterator[pa.RecordBatch]:
@@ -170,14 +178,14 @@ class SharedLine:
         """Do nothing."""
 
 
-def test_a_slot_that_shares_a_line() -> None:
+def test_a_partition_that_shares_a_bucket() -> None:
     """Owned build rows come first, so that they have the first ids."""
-    slot = Slot(SlotSchemas(TABLE.schema, {0: TABLE.schema}, True), SharedLine())
-    side = slot.build_sides({0: RECIPE})[0]
+    partition = Partition(PartitionSchemas(TABLE.schema, {0: TABLE.schema}, True), SharedBucket())
+    side = partition.build_sides({0: RECIPE})[0]
     assert side.columns[4].array.to_pylist() == [*range(100, 120), *range(200, 230)]
     found = [
         (owner, d)
-        for batch in slot.probe_batches({0})
+        for batch in partition.probe_batches({0})
         for owner, d in zip(batch["owner"].to_pylist(), batch["d"].to_pylist(), strict=True)
     ]
     owned = [(number, None) for number in range(20)]

@@ -1,4 +1,4 @@
-"""Intervals of a running stage, and every order in which its tasks may read the load table (`Board` in the code)."""
+"""Intervals of a running stage, and every order in which its tasks may read the load table."""
 
 from __future__ import annotations
 
@@ -12,61 +12,63 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.plans.shuffle.balancer import skew
-from sparkext.plans.shuffle.load_table import INTERVAL_SECONDS, Board, Interval, Told, drawn, judged, loads_of
-from sparkext.plans.shuffle.routing import RoutingTable, Slots
+from sparkext.plans.shuffle.load_table import INTERVAL_SECONDS, Interval, LoadTable, Told, drawn, judged, loads_of
+from sparkext.plans.shuffle.routing import Partitions, RoutingTable
 from sparkext.shuffle import router as routers
 from sparkext.shuffle.router import Router
 from sparkext.shuffle.streamed import HOME, Streamed
 
-LINES, SLOTS = 8, 2
+BUCKETS, PARTITIONS = 8, 2
 
 
-def board(routed: Mapping[int, int], seconds: Mapping[int, float], interval: Interval | None = None) -> Board:
+def load_table(routed: Mapping[int, int], seconds: Mapping[int, float], interval: Interval | None = None) -> LoadTable:
     """Return a load table with these routed rows per bucket, and ten joined rows of each bucket of `seconds`."""
-    return Board(interval or Interval(), 1.0, Told(dict(routed)), Told(dict.fromkeys(seconds, 10), dict(seconds)))
+    return LoadTable(interval or Interval(), 1.0, Told(dict(routed)), Told(dict.fromkeys(seconds, 10), dict(seconds)))
 
 
 def test_costs_are_rows_of_the_interval_by_what_one_takes() -> None:
     """A bucket that no partition has processed yet costs the average per row."""
     before = Interval(3, {}, {0: 100, 1: 50})
-    found = board({0: 160, 1: 50, 2: 7}, {0: 1.0, 1: 3.0}, before).costs()
+    found = load_table({0: 160, 1: 50, 2: 7}, {0: 1.0, 1: 3.0}, before).costs()
     assert found == pytest.approx({0: 6.0, 1: 0.0, 2: 7 * 0.2})
 
 
-def test_a_loaded_slot_gives_lines_away() -> None:
+def test_a_loaded_partition_gives_buckets_away() -> None:
     """Only rows of the interval count, and bucket 0 had most of its rows before.
 
     Bucket 2 counts for its moved partition.
     """
     before = Interval(3, {2: (1,)}, {0: 1000})
-    after = judged(board({0: 1010, 1: 40, 2: 20, 3: 40}, dict.fromkeys(range(4), 1.0), before), LINES, SLOTS)
+    after = judged(
+        load_table({0: 1010, 1: 40, 2: 20, 3: 40}, dict.fromkeys(range(4), 1.0), before), BUCKETS, PARTITIONS
+    )
     assert after.number == 4 and after.routed == {0: 1010, 1: 40, 2: 20, 3: 40}
     assert after.judged == pytest.approx((1.0, 10.0))
     assert after.moved != before.moved
-    first, second = slots_of(after)
+    first, second = partitions_of(after)
     assert second < first and skew([first, second]) < skew(after.judged), "less than the other, as it has had more"
 
 
-def slots_of(interval: Interval) -> list[float]:
-    table = RoutingTable(LINES, SLOTS, interval.moved)
-    return [sum(lines.values()) for lines in loads_of(table, interval.costs)]
+def partitions_of(interval: Interval) -> list[float]:
+    table = RoutingTable(BUCKETS, PARTITIONS, interval.moved)
+    return [sum(buckets.values()) for buckets in loads_of(table, interval.costs)]
 
 
-def test_a_line_that_many_rows_meet_is_hot_with_few_of_its_own() -> None:
-    after = judged(board(dict.fromkeys(range(4), 10), {0: 9.0, 1: 1.0, 2: 1.0, 3: 1.0}), LINES, SLOTS)
-    assert len(after.moved[0]) == SLOTS and after.judged == pytest.approx((10.0, 2.0))
+def test_a_bucket_that_many_rows_meet_is_hot_with_few_of_its_own() -> None:
+    after = judged(load_table(dict.fromkeys(range(4), 10), {0: 9.0, 1: 1.0, 2: 1.0, 3: 1.0}), BUCKETS, PARTITIONS)
+    assert len(after.moved[0]) == PARTITIONS and after.judged == pytest.approx((10.0, 2.0))
 
 
-def test_even_slots_stay() -> None:
+def test_even_partitions_stay() -> None:
     moved = {5: (0,)}
-    after = judged(board({0: 10, 1: 11}, {0: 1.0, 1: 1.0}, Interval(7, moved)), LINES, SLOTS)
+    after = judged(load_table({0: 10, 1: 11}, {0: 1.0, 1: 1.0}, Interval(7, moved)), BUCKETS, PARTITIONS)
     assert after.moved == moved and after.number == 8
 
 
-def test_what_lines_have_cost_before_counts_less_and_less() -> None:
+def test_what_buckets_have_cost_before_counts_less_and_less() -> None:
     seconds = {0: 1.0, 1: 1.0}
-    first = judged(board({0: 10, 1: 10}, seconds), LINES, SLOTS)
-    second = judged(board({0: 10, 1: 20}, seconds, first), LINES, SLOTS)
+    first = judged(load_table({0: 10, 1: 10}, seconds), BUCKETS, PARTITIONS)
+    second = judged(load_table({0: 10, 1: 20}, seconds, first), BUCKETS, PARTITIONS)
     assert 0 < second.costs[0] < 1.0 < second.costs[1] < 2.0
     assert second.judged == pytest.approx((0.0, 1.0))
 
@@ -77,48 +79,48 @@ def test_what_the_first_interval_cost_is_made_up_for(times: int) -> None:
 
     In the end it has worked no longer than the others, and buckets stay.
     """
-    lines, slots, intervals = 64, 4, 16
-    rows = {line: 100 * (times if line % slots == 0 else 1) for line in range(lines)}
-    interval, worked, tables = Interval(), [0.0] * slots, []
+    buckets, partitions, intervals = 64, 4, 16
+    rows = {bucket: 100 * (times if bucket % partitions == 0 else 1) for bucket in range(buckets)}
+    interval, worked, tables = Interval(), [0.0] * partitions, []
     for number in range(1, intervals + 1):
-        table = RoutingTable(lines, slots, interval.moved)
-        for slot, load in enumerate(loads_of(table, rows)):
-            worked[slot] += sum(load.values())
-        routed = {line: number * count for line, count in rows.items()}
-        interval = judged(board(routed, dict.fromkeys(rows, 1.0), interval), lines, slots)
+        table = RoutingTable(buckets, partitions, interval.moved)
+        for partition, load in enumerate(loads_of(table, rows)):
+            worked[partition] += sum(load.values())
+        routed = {bucket: number * count for bucket, count in rows.items()}
+        interval = judged(load_table(routed, dict.fromkeys(rows, 1.0), interval), buckets, partitions)
         tables.append(interval.moved)
-    mean = sum(worked) / slots
+    mean = sum(worked) / partitions
     assert max(worked) < 1.05 * mean
     assert tables[-1] == tables[-2]
 
 
 def test_when_an_interval_is_over() -> None:
     told = Told({0: 5}, {0: 0.1})
-    assert Board(Interval(), INTERVAL_SECONDS, Told(), told).is_over
-    assert not Board(Interval(), INTERVAL_SECONDS / 2, Told(), told).is_over
-    assert not Board(Interval(), INTERVAL_SECONDS, told, Told()).is_over
-    assert judged(Board(Interval(), 1.0, told), LINES, SLOTS).moved == {}
+    assert LoadTable(Interval(), INTERVAL_SECONDS, Told(), told).is_over
+    assert not LoadTable(Interval(), INTERVAL_SECONDS / 2, Told(), told).is_over
+    assert not LoadTable(Interval(), INTERVAL_SECONDS, told, Told()).is_over
+    assert judged(LoadTable(Interval(), 1.0, told), BUCKETS, PARTITIONS).moved == {}
 
 
-counts = st.dictionaries(st.integers(0, LINES - 1), st.integers(0, 1 << 40), max_size=4)
-costs = st.dictionaries(st.integers(0, LINES - 1), st.floats(0, 100), max_size=4)
+counts = st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(0, 1 << 40), max_size=4)
+costs = st.dictionaries(st.integers(0, BUCKETS - 1), st.floats(0, 100), max_size=4)
 told_by_tasks = st.builds(Told, counts, costs)
 
 
 @given(told_by_tasks, told_by_tasks)
-def test_a_board_is_read_back(routes: Told, slots: Told) -> None:
-    now = Board(Interval(), 0.25, routes, slots)
-    for interval in (judged(now, LINES, SLOTS), drawn(now, LINES, SLOTS)):
-        told = {"routes": vars(routes), "slots": vars(slots)}
+def test_a_load_table_is_read_back(routes: Told, partitions: Told) -> None:
+    now = LoadTable(Interval(), 0.25, routes, partitions)
+    for interval in (judged(now, BUCKETS, PARTITIONS), drawn(now, BUCKETS, PARTITIONS)):
+        told = {"routes": vars(routes), "partitions": vars(partitions)}
         text = json.dumps({"interval": json.loads(interval.to_json()), "seconds": 0.25, **told})
-        assert Board.from_json(text) == Board(interval, 0.25, routes, slots)
+        assert LoadTable.from_json(text) == LoadTable(interval, 0.25, routes, partitions)
     nothing = '{"rows": {}, "seconds": {}}'
-    assert Board.from_json(f'{{"interval": null, "seconds": 0, "routes": {nothing}, "slots": {nothing}}}') == Board(
-        Interval(), 0
-    )
+    assert LoadTable.from_json(
+        f'{{"interval": null, "seconds": 0, "routes": {nothing}, "partitions": {nothing}}}'
+    ) == LoadTable(Interval(), 0)
 
 
-_TABLES: tuple[Mapping[int, Slots], ...] = ({0: (1,), 1: (0,)}, {0: (0, 1)}, {}, {1: (1, 0), 0: (1,)})
+_TABLES: tuple[Mapping[int, Partitions], ...] = ({0: (1,), 1: (0,)}, {0: (0, 1)}, {}, {1: (1, 0), 0: (1,)})
 """Successive plans of the model's load balancer: buckets are moved, split, and moved back."""
 
 _LOOKS = 2
@@ -131,8 +133,8 @@ class Files:
     interval: Interval = field(default_factory=Interval)
     proposed: Interval | None = None
 
-    def board(self) -> Board:
-        return Board(self.interval, INTERVAL_SECONDS, Told(), Told({0: 1}, {0: 1.0}))
+    def load_table(self) -> LoadTable:
+        return LoadTable(self.interval, INTERVAL_SECONDS, Told(), Told({0: 1}, {0: 1.0}))
 
     def propose(self, interval: Interval) -> None:
         self.proposed = interval
@@ -171,9 +173,9 @@ class Model:
                 yield after
             if self.left[task]:
                 after = deepcopy(self)
-                line = after.left[task].pop()
-                slot = after.routers[task].slot(line)
-                after.ways.setdefault((task, slot), []).append((task * 10 + len(after.left[task]), line))
+                bucket = after.left[task].pop()
+                partition = after.routers[task].partition(bucket)
+                after.ways.setdefault((task, partition), []).append((task * 10 + len(after.left[task]), bucket))
                 yield after
             if self.files[task].proposed is not None:
                 after = deepcopy(self)
@@ -185,18 +187,18 @@ class Model:
         for way, coming in self.ways.items():
             if coming:
                 after = deepcopy(self)
-                row, line = after.ways[way].pop(0)
-                after.arrive(way[1], row, line)
+                row, bucket = after.ways[way].pop(0)
+                after.arrive(way[1], row, bucket)
                 yield after
 
-    def arrive(self, slot: int, row: int, line: int) -> None:
+    def arrive(self, partition: int, row: int, bucket: int) -> None:
         """Join a row like a partition does: a moved bucket's build rows are fetched with its first probe rows."""
-        group = STREAMED.group(line, slot)
+        group = STREAMED.group(bucket, partition)
         if group != HOME:
-            self.known[slot].add(group)
-        at_home = line % STREAMED.slots == slot
-        assert at_home or line in self.known[slot]
-        self.joined.append((row, line))
+            self.known[partition].add(group)
+        at_home = bucket % STREAMED.partitions == partition
+        assert at_home or bucket in self.known[partition]
+        self.joined.append((row, bucket))
 
 
 STREAMED = Streamed(2, 2, "model")
@@ -205,7 +207,7 @@ STREAMED = Streamed(2, 2, "model")
 def test_every_order_of_routing_proposing_and_joining(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row is joined once for any versions of the tables of its task; versions follow each other without gaps."""
 
-    def planned(now: Board, lines: int, slots: int) -> Interval:
+    def planned(now: LoadTable, buckets: int, partitions: int) -> Interval:
         number = now.interval.number
         return Interval(number + 1, _TABLES[number % len(_TABLES)])
 

@@ -12,51 +12,51 @@ import org.apache.spark.{SparkContext, SparkEnv}
 import org.apache.spark.rpc.{RpcCallContext, RpcEndpointRef, RpcEnv, ThreadSafeRpcEndpoint}
 import org.apache.spark.util.RpcUtils
 
-/** The load tables (`Board` in the code) of runs whose rows stream to partitions (`slots`), on the driver: the loads
-  * that routing tasks and partitions have reported, and the table by which rows are routed. See Python's `board`. The
+/** The load tables of runs whose rows stream to partitions, on the driver: the loads
+  * that routing tasks and partitions have reported, and the table by which rows are routed. See Python's `table`. The
   * load tables of the latest runs are kept for reports.
   */
-private class Boards(override val rpcEnv: RpcEnv) extends ThreadSafeRpcEndpoint {
-  import Boards._
+private class LoadTables(override val rpcEnv: RpcEnv) extends ThreadSafeRpcEndpoint {
+  import LoadTables._
 
   /** Replies with the load table of a run if a task requests it or proposes a new interval, and otherwise with the
     * number of started partitions.
     */
   override def receiveAndReply(context: RpcCallContext): PartialFunction[Any, Unit] = {
     case Told(run, by, number, what) =>
-      context.reply(on(run) { board =>
-        board.tell(by, number, what)
-        board.slots
+      context.reply(on(run) { table =>
+        table.tell(by, number, what)
+        table.partitions
       })
     case Proposed(run, interval) =>
-      context.reply(on(run) { board =>
-        board.take(interval)
-        board.text
+      context.reply(on(run) { table =>
+        table.take(interval)
+        table.text
       })
-    case AskedBoard(run) => context.reply(on(run)(_.text))
-    case AskedSlots(run) => context.reply(on(run)(_.slots))
+    case RequestedTable(run) => context.reply(on(run)(_.text))
+    case RequestedPartitions(run) => context.reply(on(run)(_.partitions))
   }
 
-  private def on[T](run: String)(step: Board => T): T = Boards.synchronized(step(of(run)))
+  private def on[T](run: String)(step: LoadTable => T): T = LoadTables.synchronized(step(of(run)))
 }
 
 private case class Told(run: String, by: String, number: Int, what: String)
 private case class Proposed(run: String, interval: String)
-private case class AskedBoard(run: String)
-private case class AskedSlots(run: String)
+private case class RequestedTable(run: String)
+private case class RequestedPartitions(run: String)
 
-private object Boards {
-  private val Name = "sparkext-boards"
+private object LoadTables {
+  private val Name = "sparkext-load-tables"
   private val Kept = 64
-  private val boards = mutable.LinkedHashMap.empty[String, Board]
+  private val tables = mutable.LinkedHashMap.empty[String, LoadTable]
   private var served: RpcEnv = _
 
   /** Called on the driver before the tasks of a run start: discards earlier messages of the run. */
   def begin(context: SparkContext, run: String): Unit = synchronized {
-    boards.remove(run)
+    tables.remove(run)
     val env = context.env.rpcEnv
     if (served ne env) {
-      env.setupEndpoint(Name, new Boards(env))
+      env.setupEndpoint(Name, new LoadTables(env))
       served = env
     }
   }
@@ -65,33 +65,33 @@ private object Boards {
   def link: RpcEndpointRef = RpcUtils.makeDriverRef(Name, SparkEnv.get.conf, SparkEnv.get.rpcEnv)
 
   /** The recorded loads of a run for its report, as JSON; null if they have been evicted. */
-  def told(run: String): String = synchronized(boards.get(run).map(board => s"""{"streamed":${board.history}}""").orNull)
+  def told(run: String): String = synchronized(tables.get(run).map(table => s"""{"streamed":${table.history}}""").orNull)
 
-  private def of(run: String): Board = {
-    val board = boards.remove(run).getOrElse(new Board)
-    boards.put(run, board)
-    while (boards.size > Kept) boards.remove(boards.head._1)
-    board
+  private def of(run: String): LoadTable = {
+    val table = tables.remove(run).getOrElse(new LoadTable)
+    tables.put(run, table)
+    while (tables.size > Kept) tables.remove(tables.head._1)
+    table
   }
 }
 
 /** The load table of one run: the loads that routing tasks and partitions have reported, the current interval, and the
-  * loads of the intervals before. See Python's `board`.
+  * loads of the intervals before. See Python's `table`.
   */
-private class Board {
+private class LoadTable {
   import Shared.formats
 
-  private val told = Seq(Board.Routes, Board.Slots).map(_ -> mutable.Map.empty[Int, Board.Lines]).toMap
+  private val told = Seq(LoadTable.Routes, LoadTable.Partitions).map(_ -> mutable.Map.empty[Int, LoadTable.Buckets]).toMap
   private var interval: JValue = JNull
   private var number = 0
   private val judged = mutable.ArrayBuffer.empty[JValue]
   private var since = System.nanoTime()
 
   /** The number of partitions that have started. */
-  def slots: Int = told(Board.Slots).size
+  def partitions: Int = told(LoadTable.Partitions).size
 
   /** Stores the newest message of a task. */
-  def tell(by: String, task: Int, what: String): Unit = told(by)(task) = parse(what).extract[Board.Lines]
+  def tell(by: String, task: Int, what: String): Unit = told(by)(task) = parse(what).extract[LoadTable.Buckets]
 
   /** Accepts the first proposal for the interval after the current one. */
   def take(text: String): Unit = {
@@ -101,33 +101,33 @@ private class Board {
       interval = proposed
       since = System.nanoTime()
       judged += (proposed \ "judged")
-      if (judged.length > Board.Most) judged.remove(1) // reports compare with the first
+      if (judged.length > LoadTable.Most) judged.remove(1) // reports compare with the first
     }
   }
 
   def text: String = {
     val seconds = NANOSECONDS.toMillis(System.nanoTime() - since) / 1000.0
     val sums = told.map { case (by, tasks) =>
-      by -> (("rows" -> Board.sums(tasks.values.map(_.rows))) ~ ("seconds" -> Board.sums(tasks.values.map(_.seconds))))
+      by -> (("rows" -> LoadTable.sums(tasks.values.map(_.rows))) ~ ("seconds" -> LoadTable.sums(tasks.values.map(_.seconds))))
     }
     compact(render(("interval" -> interval) ~ ("seconds" -> seconds) ~ JObject(sums.toList)))
   }
 
   def history: String = {
-    val worked = told(Board.Slots).toSeq.sortBy(_._1).map(_._2.seconds.values.sum)
+    val worked = told(LoadTable.Partitions).toSeq.sortBy(_._1).map(_._2.seconds.values.sum)
     compact(render(("interval" -> interval) ~ ("judged" -> judged.toSeq) ~ ("worked" -> worked)))
   }
 }
 
-private object Board {
+private object LoadTable {
   private val Most = 1000
 
   /** The senders of messages: tasks that route rows, and partitions. */
   val Routes = "routes"
-  val Slots = "slots"
+  val Partitions = "partitions"
 
-  /** Python's `Told`: rows and seconds of each bucket (`line` in the code). */
-  case class Lines(rows: Map[String, Double], seconds: Map[String, Double])
+  /** Python's `Told`: rows and seconds of each bucket. */
+  case class Buckets(rows: Map[String, Double], seconds: Map[String, Double])
 
   private def sums(told: Iterable[Map[String, Double]]): Map[String, Double] = told.flatten.groupMapReduce(_._1)(_._2)(_ + _)
 }

@@ -5,12 +5,12 @@ import org.apache.spark.util.AccumulatorV2
 /** Numbers that tasks report for each bucket, summed over all tasks; empty if none was reported. A task that runs twice
   * counts twice. The sums are used for planning only, so results are correct even if the sums are not.
   */
-class LineTotals extends AccumulatorV2[Array[Long], Array[Long]] {
+class BucketTotals extends AccumulatorV2[Array[Long], Array[Long]] {
   private var totals: Array[Long] = Array.empty // empty until something is reported: it is sent with every task
 
   override def isZero: Boolean = totals.isEmpty
-  override def copy(): LineTotals = {
-    val other = new LineTotals
+  override def copy(): BucketTotals = {
+    val other = new BucketTotals
     other.totals = totals.clone()
     other
   }
@@ -19,7 +19,7 @@ class LineTotals extends AccumulatorV2[Array[Long], Array[Long]] {
     if (totals.isEmpty) totals = told.clone()
     else told.indices.foreach(number => totals(number) += told(number))
   override def merge(other: AccumulatorV2[Array[Long], Array[Long]]): Unit = other match {
-    case same: LineTotals if !same.isZero => add(same.totals)
+    case same: BucketTotals if !same.isZero => add(same.totals)
     case _ =>
   }
   override def value: Array[Long] = totals

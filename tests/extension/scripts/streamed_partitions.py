@@ -27,7 +27,7 @@ STREAMED = {
     "spark.scheduler.minRegisteredResourcesRatio": "1",
     "spark.sparkext.partitioned": "always",
     "spark.sparkext.partitioned.stages": "pipelined",
-    "spark.sparkext.debug.slots": "random",
+    "spark.sparkext.debug.partitions": "random",
     "spark.sql.files.maxPartitionBytes": "2m",
 }
 ROWS, KEYS = 600_000, 5_000
@@ -65,9 +65,9 @@ def check(spark: SparkSession, *kinds: str) -> None:
     for how in kinds:
         out = joined(spark, how)
         got = sums(out)
-        assert "streamed by 2 tasks to 2 slots" in plan_of(out), plan_of(out)  # four cores
-        slots = sparkext.report(out).slots
-        assert slots is not None and slots.moved + slots.split > 0, str(slots)
+        assert "streamed by 2 tasks to 2 partitions" in plan_of(out), plan_of(out)  # four cores
+        partitions = sparkext.report(out).partitions
+        assert partitions is not None and partitions.moved + partitions.split > 0, str(partitions)
         spark.conf.set("spark.sparkext.mode", "off")
         assert got == sums(joined(spark, how)), how
         spark.conf.set("spark.sparkext.mode", "hint")
@@ -116,9 +116,9 @@ def check_one_partition_at_a_time(spark: SparkSession) -> None:
     try:
         next(joined(spark, "inner").toLocalIterator())
     except Exception as failure:
-        assert "1 of 2 slots of a join run, which all have to" in str(failure), failure
+        assert "1 of 2 partitions of a join run, which all have to" in str(failure), failure
     else:
-        raise AssertionError("it has one slot's rows of two")
+        raise AssertionError("it has one partition's rows of two")
 
 
 def main(master: str) -> None:

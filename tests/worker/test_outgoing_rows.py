@@ -1,7 +1,4 @@
-"""Outgoing rows of a task: the file, and its metadata; with several threads, and without memory.
-
-A bucket of keys is a `line` in the code.
-"""
+"""Outgoing rows of a task: the file, and its metadata; with several threads, and without memory."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ import pytest
 
 from sparkext.engine.sinks import outgoing_rows as leaving_rows
 from sparkext.engine.sinks.gathered_rows import GatheredRows
-from sparkext.engine.sinks.outgoing_rows import RESULT, Leaving, LeavingRows
+from sparkext.engine.sinks.outgoing_rows import RESULT, Leaving, OutgoingRows
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.shuffle.join_size import WIDTH
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
@@ -26,9 +23,9 @@ from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.row_set import RowSet
 from sparkext.shuffle.map_output import Segment, rows_of_segments
 from sparkext.shuffle.partitioning import Partitioning
-from sparkext.shuffle.received_partition import FileRows, SlotSchemas
+from sparkext.shuffle.received_partition import FileRows, PartitionSchemas
 
-LINES = 16
+BUCKETS = 16
 ROWS = 5000
 TABLE = pa.table(
     {
@@ -49,10 +46,10 @@ def sent(
 ) -> dict[str, np.ndarray]:
     """Send the table in morsels; return the metadata of the sink."""
     partitioning = Partitioning(
-        (0,), (pa.int64(),), (False,), RoutingTable(LINES, LINES), keeps_unmatchable, (1 << 64) - 1
+        (0,), (pa.int64(),), (False,), RoutingTable(BUCKETS, BUCKETS), keeps_unmatchable, (1 << 64) - 1
     )
     rows = GatheredRows([ColumnRef(0, 0), ColumnRef(0, 1)], TABLE.schema, [])
-    sink = LeavingRows(rows, Leaving(partitioning, "run"), lambda: None)
+    sink = OutgoingRows(rows, Leaving(partitioning, "run"), lambda: None)
 
     def process(batch: pa.RecordBatch) -> None:
         morsel = RowSet.of_morsel([Column.of(column) for column in batch.columns], batch.num_rows)
@@ -77,21 +74,21 @@ def multiset(rows: list[dict[str, Any]]) -> Counter[str]:
 
 @pytest.mark.parametrize("scarce", [False, True])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_all_rows_arrive_line_by_line(
+def test_all_rows_arrive_bucket_by_bucket(
     target: Path, threads: int, scarce: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if scarce:
-        monkeypatch.setattr(leaving_rows, "bytes_to_gather", lambda lines, free: 1)
+        monkeypatch.setattr(leaving_rows, "bytes_to_gather", lambda buckets, free: 1)
         monkeypatch.setattr(leaving_rows, "share_of_headroom", lambda: 0)
     told = sent(threads=threads)
-    lines = rows_of(target, told["bytes"])
+    buckets = rows_of(target, told["bytes"])
     assert told["bytes"].sum() == target.stat().st_size
-    assert [len(line) for line in lines] == told["rows"].tolist()
+    assert [len(bucket) for bucket in buckets] == told["rows"].tolist()
     assert told["sizes"].sum() >= 8 * ROWS and ((told["sizes"] > 0) == (told["rows"] > 0)).all()
-    assert multiset([row for line in lines for row in line]) == multiset(TABLE.to_pylist())
+    assert multiset([row for bucket in buckets for row in bucket]) == multiset(TABLE.to_pylist())
     homes: dict[int, set[int]] = {}
-    for number, line in enumerate(lines):
-        for row in line:
+    for number, bucket in enumerate(buckets):
+        for row in bucket:
             homes.setdefault(row["c0"], set()).add(number)
     assert all(len(found) == 1 for found in homes.values())
 
@@ -108,19 +105,19 @@ def test_a_sum_tells_rows_of_other_keys_apart(target: Path) -> None:
 
 def test_rows_that_match_nothing_stay(target: Path) -> None:
     told = sent(keeps_unmatchable=False)
-    rows = [row for line in rows_of(target, told["bytes"]) for row in line]
+    rows = [row for bucket in rows_of(target, told["bytes"]) for row in bucket]
     assert multiset(rows) == multiset([row for row in TABLE.to_pylist() if row["c0"] is not None])
-    assert told["sketch"].size == LINES * WIDTH and abs(told["sketch"]).sum() > 0
+    assert told["sketch"].size == BUCKETS * WIDTH and abs(told["sketch"]).sum() > 0
 
 
-def test_a_slot_finds_its_rows_by_a_text(target: Path) -> None:
+def test_a_partition_finds_its_rows_by_a_text(target: Path) -> None:
     """A JSON text locates the rows: buckets of two sides, and rows shared with other partitions.
 
     The text may have no segments, and may be missing.
     """
     told = sent()
     starts = np.cumsum(told["bytes"]) - told["bytes"]
-    places = [[str(target), int(starts[line]), int(told["bytes"][line])] for line in range(LINES)]
+    places = [[str(target), int(starts[bucket]), int(told["bytes"][bucket])] for bucket in range(BUCKETS)]
     text = json.dumps(
         {
             "probe": places[:3],
@@ -129,16 +126,16 @@ def test_a_slot_finds_its_rows_by_a_text(target: Path) -> None:
             "copies": places[2:4],
         }
     )
-    schemas = SlotSchemas(TABLE.schema, dict.fromkeys(range(3), TABLE.schema), owns_build=False)
+    schemas = PartitionSchemas(TABLE.schema, dict.fromkeys(range(3), TABLE.schema), owns_build=False)
     rows = FileRows([pa.record_batch([pa.array([text])], names=["c0"])], schemas)
-    lines = rows_of(target, told["bytes"])
+    buckets = rows_of(target, told["bytes"])
     for found, some in (
-        (rows.probe(), lines[:3]),
-        (rows.build(1), lines[3:]),
-        (rows.copies(), lines[2:4]),
-        (rows.marks(range(9)), lines[1:2]),
+        (rows.probe(), buckets[:3]),
+        (rows.build(1), buckets[3:]),
+        (rows.copies(), buckets[2:4]),
+        (rows.marks(range(9)), buckets[1:2]),
     ):
-        assert [row for batch in found for row in batch.to_pylist()] == [row for line in some for row in line]
+        assert [row for batch in found for row in batch.to_pylist()] == [row for bucket in some for row in bucket]
     nothing = FileRows([], schemas)
     none = (rows.build(2), nothing.probe(), nothing.build(1), nothing.copies(), nothing.marks(range(9)))
     assert not any(map(list, none))

@@ -17,7 +17,7 @@ import org.apache.spark.storage.{BlockId, BlockManagerId, ShuffleBlockFetcherIte
 /** Provides the blocks of a task as segments of local files. Blocks of this executor are read where they are stored.
   * Blocks of other executors are fetched into one file, which is removed when the task ends.
   */
-private class BroughtBlocks(task: TaskContext) {
+private class FetchedBlocks(task: TaskContext) {
   private val env = SparkEnv.get
   private val blocks = env.blockManager
   private val metrics = task.taskMetrics().createTempShuffleReadMetrics()
@@ -25,30 +25,30 @@ private class BroughtBlocks(task: TaskContext) {
   /** The blocks of these ranges, as Spark's map output tracker locates them now: a map task that was rerun may have
     * sent other rows.
     */
-  def lying(shuffle: Int, ranges: Seq[LineRange]): LyingBlocks = LyingBlocks(
+  def locations(shuffle: Int, ranges: Seq[BucketRange]): BlockLocations = BlockLocations(
     ranges.flatMap { range =>
-      env.mapOutputTracker.getMapSizesByExecutorId(shuffle, range.firstMap, range.lastMap, range.firstLine, range.lastLine)
+      env.mapOutputTracker.getMapSizesByExecutorId(shuffle, range.firstMap, range.lastMap, range.firstBucket, range.lastBucket)
     }.groupMap(_._1)(_._2).map { case (address, found) => address -> found.flatten }.toSeq)
 
   /** The local file segments of these blocks. If a block is lost, or damaged, Spark reruns its map task. */
-  def segments(wanted: LyingBlocks): Seq[JValue] = {
-    val found = brought(wanted)
-    found.foreach(BroughtBlocks.remember(task, _))
+  def segments(wanted: BlockLocations): Seq[JValue] = {
+    val found = fetched(wanted)
+    found.foreach(FetchedBlocks.remember(task, _))
     found.map(_.told)
   }
 
   /** The same for a shuffle that is not part of the job. The record of a failed fetch is cleared from the task: Spark
     * would act on the record whatever error the task raises.
     */
-  def segmentsUnlessLost(shuffle: Int, ranges: Seq[LineRange]): Seq[JValue] =
-    try brought(lying(shuffle, ranges)).map(_.told)
+  def segmentsUnlessLost(shuffle: Int, ranges: Seq[BucketRange]): Seq[JValue] =
+    try fetched(locations(shuffle, ranges)).map(_.told)
     catch {
       case failure: FetchFailedException =>
         task.asInstanceOf[TaskContextImpl].setFetchFailed(null)
         throw new SparkException(s"build rows are lost, run the query again: ${failure.getMessage}", failure)
     }
 
-  private def brought(wanted: LyingBlocks): Seq[BroughtSegment] = {
+  private def fetched(wanted: BlockLocations): Seq[FetchedSegment] = {
     val (own, others) = wanted.byAddress.partition { case (address, _) => address.executorId == blocks.blockManagerId.executorId }
     val local = for ((address, found) <- own; (block, _, map) <- found) yield here(address, block, map)
     val all = local ++ fetched(others)
@@ -57,38 +57,38 @@ private class BroughtBlocks(task: TaskContext) {
     all.sortBy(segment => (segment.file.getPath, segment.start))
   }
 
-  private def here(address: BlockManagerId, block: BlockId, map: Int): BroughtSegment =
+  private def here(address: BlockManagerId, block: BlockId, map: Int): FetchedSegment =
     try blocks.getLocalBlockData(block) match {
       case segment: FileSegmentManagedBuffer =>
         metrics.incLocalBlocksFetched(1)
         metrics.incLocalBytesRead(segment.getLength)
-        BroughtSegment(segment.getFile, segment.getOffset, segment.getLength, address, block, map)
+        FetchedSegment(segment.getFile, segment.getOffset, segment.getLength, address, block, map)
       case other => throw new IllegalStateException(s"no segment of a file: $other")
     } catch {
-      case failure: Exception => throw BroughtBlocks.failed(address, block, map, failure.toString, failure)
+      case failure: Exception => throw FetchedBlocks.failed(address, block, map, failure.toString, failure)
     }
 
-  private def fetched(wanted: Seq[(BlockManagerId, Seq[LyingBlocks.Block])]): Seq[BroughtSegment] =
+  private def fetched(wanted: Seq[(BlockManagerId, Seq[BlockLocations.Block])]): Seq[FetchedSegment] =
     if (wanted.isEmpty) Nil
     else {
       val origins = wanted.flatMap { case (address, found) => found.map { case (block, _, map) => block -> (address, map) } }.toMap
       val file = blocks.diskBlockManager.createTempLocalBlock()._2
       task.addTaskCompletionListener[Unit](_ => Files.deleteIfExists(file.toPath))
-      val found = mutable.ArrayBuffer.empty[BroughtSegment]
+      val found = mutable.ArrayBuffer.empty[FetchedSegment]
       val out = new FileOutputStream(Files.createFile(file.toPath, OwnFiles.File).toFile)
       try {
         var start = 0L
         streams(wanted).foreach { case (block, stream) =>
           val size = try stream.transferTo(out) finally stream.close()
           val (address, map) = origins(block)
-          found += BroughtSegment(file, start, size, address, block, map)
+          found += FetchedSegment(file, start, size, address, block, map)
           start += size
         }
       } finally out.close()
       found.toSeq
     }
 
-  private def streams(wanted: Seq[(BlockManagerId, Seq[LyingBlocks.Block])]): Iterator[(BlockId, InputStream)] = {
+  private def streams(wanted: Seq[(BlockManagerId, Seq[BlockLocations.Block])]): Iterator[(BlockId, InputStream)] = {
     val conf = env.conf
     val fetcher = new ShuffleBlockFetcherIterator(
       task,
@@ -115,32 +115,32 @@ private class BroughtBlocks(task: TaskContext) {
 /** The non-empty blocks of a shuffle by location. Each address occurs once, because Spark's fetcher would lose blocks
   * of a repeated address.
   */
-private case class LyingBlocks(byAddress: Seq[(BlockManagerId, Seq[LyingBlocks.Block])]) {
-  lazy val lines: Set[Int] =
-    byAddress.flatMap { case (_, found) => found.collect { case (ShuffleBlockId(_, _, line), _, _) => line } }.toSet
+private case class BlockLocations(byAddress: Seq[(BlockManagerId, Seq[BlockLocations.Block])]) {
+  lazy val buckets: Set[Int] =
+    byAddress.flatMap { case (_, found) => found.collect { case (ShuffleBlockId(_, _, bucket), _, _) => bucket } }.toSet
 
-  def of(lines: Set[Int]): LyingBlocks = LyingBlocks(byAddress.map { case (address, found) =>
-    address -> found.filter { case (block: ShuffleBlockId, _, _) => lines(block.reduceId); case _ => true }
+  def of(buckets: Set[Int]): BlockLocations = BlockLocations(byAddress.map { case (address, found) =>
+    address -> found.filter { case (block: ShuffleBlockId, _, _) => buckets(block.reduceId); case _ => true }
   }.filter(_._2.nonEmpty))
 }
 
-private object LyingBlocks {
+private object BlockLocations {
 
   /** A block, its size, and the number of its map task. */
   type Block = (BlockId, Long, Int)
 }
 
 /** The local file segment of a block, and the block's origin. */
-private case class BroughtSegment(file: File, start: Long, size: Long, address: BlockManagerId, block: BlockId, map: Int) {
+private case class FetchedSegment(file: File, start: Long, size: Long, address: BlockManagerId, block: BlockId, map: Int) {
   def told: JValue = JArray(List(JString(file.getPath), JLong(start), JLong(size)))
 }
 
-private[sparkext] object BroughtBlocks {
+private[sparkext] object FetchedBlocks {
 
   /** The segments of each running task by file and start, for a worker that finds one damaged. */
-  private val known = new ConcurrentHashMap[Long, mutable.Map[(String, Long), BroughtSegment]]()
+  private val known = new ConcurrentHashMap[Long, mutable.Map[(String, Long), FetchedSegment]]()
 
-  private def remember(task: TaskContext, segment: BroughtSegment): Unit = {
+  private def remember(task: TaskContext, segment: FetchedSegment): Unit = {
     val segments = known.computeIfAbsent(task.taskAttemptId(), attempt => {
       task.addTaskCompletionListener[Unit](_ => known.remove(attempt))
       mutable.Map.empty
@@ -157,7 +157,7 @@ private[sparkext] object BroughtBlocks {
     }
 
   private def failed(address: BlockManagerId, block: BlockId, map: Int, message: String, cause: Throwable): Throwable = block match {
-    case ShuffleBlockId(shuffle, mapId, line) => new FetchFailedException(address, shuffle, mapId, map, line, message, cause)
+    case ShuffleBlockId(shuffle, mapId, bucket) => new FetchFailedException(address, shuffle, mapId, map, bucket, message, cause)
     case other => new IllegalStateException(s"no block of a shuffle: $other: $message", cause)
   }
 }

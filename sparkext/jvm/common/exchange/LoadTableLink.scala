@@ -10,18 +10,18 @@ import scala.util.Try
 import org.apache.spark.{SparkException, TaskContext}
 import org.apache.spark.util.ThreadUtils
 
-/** Connects the worker of a task with the driver's load tables (`Boards`): sends the worker's messages to the driver,
+/** Connects the worker of a task with the driver's load tables (`LoadTables`): sends the worker's messages to the driver,
   * and the load table to the worker. Worker and task exchange messages by files, see `OwnFiles.besideTask`.
   */
-private class BoardLink(run: String, by: String, task: TaskContext) {
-  private val boards = Boards.link
+private class LoadTableLink(run: String, by: String, task: TaskContext) {
+  private val tables = LoadTables.link
 
   /** Exchanges messages until the task ends. The driver confirms the last message before that, so the report of the run
     * includes it.
     */
   private def begin(): Unit = {
-    tell(BoardLink.Nothing)
-    val turns = BoardLink.clock.scheduleWithFixedDelay(() => Try(step()), 0, BoardLink.PauseMillis, MILLISECONDS)
+    tell(LoadTableLink.Nothing)
+    val turns = LoadTableLink.clock.scheduleWithFixedDelay(() => Try(step()), 0, LoadTableLink.PauseMillis, MILLISECONDS)
     task.addTaskCompletionListener[Unit] { _ =>
       turns.cancel(false)
       TaskReports.removeLater(path(""))
@@ -31,18 +31,18 @@ private class BoardLink(run: String, by: String, task: TaskContext) {
 
   private def step(): Unit = synchronized {
     taken("told").foreach(tell)
-    if (by == Board.Routes) {
-      val board = boards.askSync[String](taken("proposal").map(Proposed(run, _)).getOrElse(AskedBoard(run)))
-      if (!task.isCompleted()) bring(board)
+    if (by == LoadTable.Routes) {
+      val table = tables.askSync[String](taken("proposal").map(Proposed(run, _)).getOrElse(RequestedTable(run)))
+      if (!task.isCompleted()) bring(table)
     }
   }
 
-  private def tell(what: String): Unit = boards.askSync[Int](Told(run, by, task.partitionId(), what))
+  private def tell(what: String): Unit = tables.askSync[Int](Told(run, by, task.partitionId(), what))
 
-  private def bring(board: String): Unit = {
-    Files.deleteIfExists(path("board.new"))
-    Files.write(Files.createFile(path("board.new"), OwnFiles.File), board.getBytes(UTF_8))
-    Files.move(path("board.new"), path("board"), ATOMIC_MOVE)
+  private def bring(table: String): Unit = {
+    Files.deleteIfExists(path("load_table.new"))
+    Files.write(Files.createFile(path("load_table.new"), OwnFiles.File), table.getBytes(UTF_8))
+    Files.move(path("load_table.new"), path("load_table"), ATOMIC_MOVE)
   }
 
   /** Moves the file first, because the worker may write another one at any time. */
@@ -57,31 +57,31 @@ private class BoardLink(run: String, by: String, task: TaskContext) {
   private def path(name: String): Path = OwnFiles.besideTask(run, task, name)
 }
 
-private object BoardLink {
+private object LoadTableLink {
   private val PauseMillis = 100L
-  private val SlotsMillis = 30000L
-  private lazy val clock = ThreadUtils.newDaemonSingleThreadScheduledExecutor("sparkext-boards")
+  private val PartitionsMillis = 30000L
+  private lazy val clock = ThreadUtils.newDaemonSingleThreadScheduledExecutor("sparkext-load-tables")
 
   /** The message of a worker that has not done any work yet. */
   private val Nothing = """{"rows":{},"seconds":{}}"""
 
   /** Starts the exchange of messages for a task that routes rows. */
-  def ofRoute(run: String, task: TaskContext): Unit = new BoardLink(run, Board.Routes, task).begin()
+  def ofRoute(run: String, task: TaskContext): Unit = new LoadTableLink(run, LoadTable.Routes, task).begin()
 
   /** Starts the exchange of messages for a task that joins rows. */
-  def ofSlot(run: String, task: TaskContext): Unit = new BoardLink(run, Board.Slots, task).begin()
+  def ofPartition(run: String, task: TaskContext): Unit = new LoadTableLink(run, LoadTable.Partitions, task).begin()
 
   /** Waits, in a task that routes rows, until all partitions have started. Spark starts them together with this task,
     * unless only some partitions of the join are requested. Then the task would wait forever, so it fails after
-    * `SlotsMillis`.
+    * `PartitionsMillis`.
     */
-  def awaitSlots(run: String, slots: Int): Unit = {
-    val boards = Boards.link
+  def awaitPartitions(run: String, partitions: Int): Unit = {
+    val tables = LoadTables.link
     val start = System.nanoTime
-    def begun() = boards.askSync[Int](AskedSlots(run))
-    while (begun() < slots) {
-      if (System.nanoTime - start > MILLISECONDS.toNanos(SlotsMillis)) throw new SparkException(
-        s"${begun()} of $slots slots of a join run, which all have to: something asks for some of its partitions only. " +
+    def begun() = tables.askSync[Int](RequestedPartitions(run))
+    while (begun() < partitions) {
+      if (System.nanoTime - start > MILLISECONDS.toNanos(PartitionsMillis)) throw new SparkException(
+        s"${begun()} of $partitions partitions of a join run, which all have to: something asks for some of its partitions only. " +
           "Set spark.sparkext.partitioned.stages to waves for it")
       Thread.sleep(PauseMillis / 10)
     }

@@ -16,7 +16,7 @@ import org.apache.spark.sql.execution.metric.{SQLMetric, SQLShuffleReadMetricsRe
 import org.apache.spark.sql.types.{BinaryType, DataType, IntegerType}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** The input of a join's partitions while the probe side is still being sent: blocks (`cells` in the code) of the probe
+/** The input of a join's partitions while the probe side is still being sent: blocks of the probe
   * side, and the locations of build rows. The locations precede the first block that needs them. The locations for all
   * buckets whose home is the partition are sent when the partition starts, the locations for other buckets when their
   * first block is received.
@@ -25,11 +25,11 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   * job with both streamed and ordinary shuffles: if their blocks are lost, the query fails. The shuffles live as long
   * as `builds`.
   */
-class StreamedSlotsRDD(
+class StreamedPartitionsRDD(
     context: SparkContext,
-    @transient private val cells: () => RDD[InternalRow],
-    slots: Int,
-    lines: Int,
+    @transient private val blocks: () => RDD[InternalRow],
+    partitionCount: Int,
+    buckets: Int,
     run: String,
     @transient private val builds: Seq[(Int, Sent)])
     extends RDD[InternalRow](context, Nil) {
@@ -39,81 +39,81 @@ class StreamedSlotsRDD(
   /** Each run may assign rows to other partitions. */
   override protected def getOutputDeterministicLevel: DeterministicLevel.Value = DeterministicLevel.INDETERMINATE
 
-  override protected def getDependencies: Seq[Dependency[_]] = Seq(new FreshCells(cells, () => Boards.begin(sparkContext, run)))
+  override protected def getDependencies: Seq[Dependency[_]] = Seq(new FreshBlocks(blocks, () => LoadTables.begin(sparkContext, run)))
 
   override protected def getPartitions: Array[Partition] = firstParent[InternalRow].partitions
 
   override def compute(split: Partition, task: TaskContext): Iterator[InternalRow] = {
-    BoardLink.ofSlot(run, task)
-    new ArrivingCells(firstParent[InternalRow].iterator(split, task), split.index, slots, lines, sides, new BroughtBlocks(task))
+    LoadTableLink.ofPartition(run, task)
+    new ReceivedBlocks(firstParent[InternalRow].iterator(split, task), split.index, partitionCount, buckets, sides, new FetchedBlocks(task))
   }
 }
 
 private case class StreamedSide(number: String, shuffle: Int, maps: Int)
 
-private class ArrivingCells(
-    cells: Iterator[InternalRow],
-    slot: Int,
-    slots: Int,
-    lines: Int,
+private class ReceivedBlocks(
+    blocks: Iterator[InternalRow],
+    partition: Int,
+    partitions: Int,
+    buckets: Int,
     sides: Seq[StreamedSide],
-    blocks: BroughtBlocks)
+    fetched: FetchedBlocks)
     extends Iterator[InternalRow] {
   private val Home = -1 // Python's `HOME`
   private val known = mutable.Set.empty[Int]
-  private var cell: InternalRow = _
+  private var block: InternalRow = _
   private var begun = false
 
-  override def hasNext: Boolean = !begun || cell != null || cells.hasNext
+  override def hasNext: Boolean = !begun || block != null || blocks.hasNext
 
   override def next(): InternalRow =
     if (!begun) {
       begun = true
-      places(Home, (slot until lines by slots).map(line => (line, line + 1)))
+      places(Home, (partition until buckets by partitions).map(bucket => (bucket, bucket + 1)))
     } else {
-      if (cell == null) cell = cells.next()
-      val line = cell.getInt(0)
-      if (line % slots != slot && known.add(line)) places(line, Seq(line -> (line + 1)))
+      if (block == null) block = blocks.next()
+      val bucket = block.getInt(0)
+      if (bucket % partitions != partition && known.add(bucket)) places(bucket, Seq(bucket -> (bucket + 1)))
       else {
-        val content = cell.getBinary(1)
-        cell = null
-        InternalRow(line, false, content)
+        val content = block.getBinary(1)
+        block = null
+        InternalRow(bucket, false, content)
       }
     }
 
-  /** The locations of the build rows of these buckets, as a text like that of [[SlotsRDD]]. */
-  private def places(line: Int, wanted: Seq[(Int, Int)]): InternalRow = {
+  /** The locations of the build rows of these buckets, as a text like that of [[JoinPartitionsRDD]]. */
+  private def places(bucket: Int, wanted: Seq[(Int, Int)]): InternalRow = {
     val found = sides.map { side =>
-      val ranges = if (side.maps == 0) Nil else wanted.map { case (first, last) => LineRange(first, last, 0, side.maps) }
-      side.number -> JArray(blocks.segmentsUnlessLost(side.shuffle, ranges).toList)
+      val ranges = if (side.maps == 0) Nil else wanted.map { case (first, last) => BucketRange(first, last, 0, side.maps) }
+      side.number -> JArray(fetched.segmentsUnlessLost(side.shuffle, ranges).toList)
     }
     val nothing = JArray(Nil)
     val told = JObject("probe" -> nothing, "marks" -> nothing, "copies" -> nothing, "builds" -> JObject(found.toList))
-    InternalRow(line, true, compact(render(told)).getBytes(UTF_8))
+    InternalRow(bucket, true, compact(render(told)).getBytes(UTF_8))
   }
 }
 
-object StreamedSlotsRDD {
+object StreamedPartitionsRDD {
 
   /** `routed`: blocks with their target partitions, see [[Streamed.Routed]]. */
   def of(
       routed: RDD[ColumnarBatch],
-      slots: Int,
-      lines: Int,
+      partitions: Int,
+      buckets: Int,
       run: String,
       builds: Seq[(Int, Sent)]): RDD[InternalRow] = {
     val context = routed.sparkContext
-    val cells = routed.mapPartitionsInternal { batches =>
-      BoardLink.awaitSlots(run, slots)
+    val blocks = routed.mapPartitionsInternal { batches =>
+      LoadTableLink.awaitPartitions(run, partitions)
       val row = UnsafeProjection.create(Array[DataType](IntegerType, BinaryType))
       batches.flatMap { batch =>
-        val Seq(slot, line, cell) = (0 until batch.numCols).map(batch.column)
-        (0 until batch.numRows).iterator.map(number => (slot.getInt(number), row(InternalRow(line.getInt(number), cell.getBinary(number))): InternalRow))
+        val Seq(partition, bucket, block) = (0 until batch.numCols).map(batch.column)
+        (0 until batch.numRows).iterator.map(number => (partition.getInt(number), row(InternalRow(bucket.getInt(number), block.getBinary(number))): InternalRow))
       }
     }
     val metrics: Map[String, SQLMetric] = SQLShuffleReadMetricsReporter.createShuffleReadMetrics(context)
-    val fresh = () => SparkShim.streamed(cells, slots, new UnsafeRowSerializer(2), metrics)
+    val fresh = () => SparkShim.streamed(blocks, partitions, new UnsafeRowSerializer(2), metrics)
     // Spark's reader divides by the number of writers, which must not be zero.
-    if (routed.getNumPartitions == 0) context.emptyRDD else new StreamedSlotsRDD(context, fresh, slots, lines, run, builds)
+    if (routed.getNumPartitions == 0) context.emptyRDD else new StreamedPartitionsRDD(context, fresh, partitions, buckets, run, builds)
   }
 }

@@ -8,7 +8,7 @@ from sparkext.partitioned.streamed_partition_task import _MOST_GROUPS, _Groups
 from sparkext.shuffle.streamed import HOME
 
 
-def test_lines_that_wander_are_let_go_and_built_again() -> None:
+def test_buckets_that_wander_are_let_go_and_built_again() -> None:
     built: list[bytes] = []
 
     def build(places: pa.Buffer) -> list[object]:

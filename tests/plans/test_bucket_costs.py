@@ -1,4 +1,4 @@
-"""The costs of buckets (`line` in the code), and their measurement."""
+"""The costs of buckets, and their measurement."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, LineCounts, Ran, Scale
+from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, BucketCounts, Ran, Scale
 from tests.kernels.support import examples
 
-counts = st.builds(LineCounts, *[st.one_of(st.integers(0, 100), st.integers(0, 10**9))] * 6)
+counts = st.builds(BucketCounts, *[st.one_of(st.integers(0, 100), st.integers(0, 10**9))] * 6)
 seconds = st.one_of(st.just(0.0), st.floats(1e-6, 1e3))
 
 
@@ -27,46 +27,48 @@ def test_two_mixtures_tell_what_each_takes(scale: Scale) -> None:
 @pytest.mark.parametrize("work", [(0.01, 1.0), (1.0, 1.0), (1.0, 0.01)])
 def test_one_mixture_is_planned_as_it_ran(work: tuple[float, float]) -> None:
     """Work that takes thirty times as long is planned correctly, and not attributed to received rows alone."""
-    slots = ran([work] * 3, Scale(30, 30))
-    found = Scale.measured(slots)
+    partitions = ran([work] * 3, Scale(30, 30))
+    found = Scale.measured(partitions)
     planned = found.received * work[0] + found.met * work[1]
-    assert planned == pytest.approx(slots[0].took, rel=0.1)
+    assert planned == pytest.approx(partitions[0].took, rel=0.1)
     assert found.met > 0.95 * found.received
 
 
-def test_noise_of_equal_slots_is_not_that_of_received_rows() -> None:
+def test_noise_of_equal_partitions_is_not_that_of_received_rows() -> None:
     """Partitions have nearly the same mixture, pairs cost three hundred times as much, and times vary by 30 %."""
     works = [(0.009, 0.0085), (0.0087, 0.0086)]
     for noise in ((1.0, 1.0), (0.7, 1.3), (1.3, 0.7)):
-        slots = [
+        partitions = [
             Ran(received, met, factor * (received + 300 * met))
             for (received, met), factor in zip(works, noise, strict=True)
         ]
-        found = Scale.measured(slots)
+        found = Scale.measured(partitions)
         assert found.received < 0.1 * 300, (noise, found)
         assert found.met == pytest.approx(300, rel=0.35), (noise, found)
 
 
 @pytest.mark.parametrize(
-    "slots",
+    "partitions",
     [[], [Ran(0.01, 0.01, 0.09)], [Ran(0.0, 0.0, 7.0)]],
     ids=["none", "as good as nothing", "without work"],
 )
-def test_what_says_nothing(slots: list[Ran]) -> None:
-    assert Scale.measured(slots) == BY_UNIT_COSTS
+def test_what_says_nothing(partitions: list[Ran]) -> None:
+    assert Scale.measured(partitions) == BY_UNIT_COSTS
 
 
 @given(st.lists(st.builds(Ran, seconds, seconds, seconds), max_size=20))
 @examples(300)
-def test_no_scale_is_out_of_the_world(slots: list[Ran]) -> None:
-    found = Scale.measured(slots)
+def test_no_scale_is_out_of_the_world(partitions: list[Ran]) -> None:
+    found = Scale.measured(partitions)
     assert 0.05 <= found.received < float("inf") and 0.05 <= found.met < float("inf")
 
 
 @given(counts, st.integers(1, 100))
 @examples(200)
-def test_slots_that_share_a_line(line: LineCounts, slots: int) -> None:
+def test_partitions_that_share_a_bucket(bucket: BucketCounts, partitions: int) -> None:
     """Each of its probe rows is received by one partition, and all of its build rows by each."""
-    assert BY_UNIT_COSTS.load(line) == pytest.approx(line.received + line.met)
-    alone = line.received - line.probe_received
-    assert line.received_by(slots) * slots == pytest.approx(line.probe_received + slots * alone, abs=1e-9)
+    assert BY_UNIT_COSTS.load(bucket) == pytest.approx(bucket.received + bucket.met)
+    alone = bucket.received - bucket.probe_received
+    assert bucket.received_by(partitions) * partitions == pytest.approx(
+        bucket.probe_received + partitions * alone, abs=1e-9
+    )

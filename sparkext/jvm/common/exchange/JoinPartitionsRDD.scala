@@ -8,10 +8,10 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.unsafe.types.UTF8String
 
-/** The buckets of one side that a partition reads, from `firstLine` to before `lastLine`, from the map tasks `firstMap`
+/** The buckets of one side that a partition reads, from `firstBucket` to before `lastBucket`, from the map tasks `firstMap`
   * to before `lastMap`.
   */
-case class LineRange(firstLine: Int, lastLine: Int, firstMap: Int, lastMap: Int)
+case class BucketRange(firstBucket: Int, lastBucket: Int, firstMap: Int, lastMap: Int)
 
 /** The input of a partition: the rows of the probe side, and the rows of each build side with which they are joined.
   *
@@ -19,11 +19,11 @@ case class LineRange(firstLine: Int, lastLine: Int, firstMap: Int, lastMap: Int)
   * the owner emits those that nothing matches. `marks`: the probe rows that other partitions join with build rows that
   * this partition owns.
   */
-case class SlotShare(
-    probe: Seq[LineRange],
-    builds: Seq[Seq[LineRange]],
-    copies: Seq[LineRange] = Nil,
-    marks: Seq[LineRange] = Nil)
+case class PartitionShare(
+    probe: Seq[BucketRange],
+    builds: Seq[Seq[BucketRange]],
+    copies: Seq[BucketRange] = Nil,
+    marks: Seq[BucketRange] = Nil)
 
 /** One row per partition: the text by which a worker finds the rows of both sides in files of this node. Blocks of
   * other nodes are fetched first.
@@ -31,9 +31,9 @@ case class SlotShare(
   * `builds`: build sides with the numbers of their joins. `needsProbe`, `needsBuild`: whether a bucket without rows of
   * that side has no result, so that the blocks of the other side need not be read.
   */
-class SlotsRDD(
+class JoinPartitionsRDD(
     context: SparkContext,
-    @transient private val slots: Seq[SlotShare],
+    @transient private val shares: Seq[PartitionShare],
     probe: ShuffleDependency[_, _, _],
     builds: Seq[(Int, ShuffleDependency[_, _, _])],
     needsProbe: Boolean,
@@ -44,16 +44,16 @@ class SlotsRDD(
   private val ofBuilds = builds.map { case (number, side) => number.toString -> side.shuffleId }
 
   override protected def getPartitions: Array[Partition] =
-    slots.zipWithIndex.map { case (share, number) => new Slot(number, share) }.toArray
+    shares.zipWithIndex.map { case (share, number) => new JoinPartition(number, share) }.toArray
 
   override def compute(split: Partition, task: TaskContext): Iterator[InternalRow] = {
-    val share = split.asInstanceOf[Slot].share
-    val brought = new BroughtBlocks(task)
-    val probe = brought.lying(ofProbe, share.probe)
-    val builds = ofBuilds.zip(share.builds).map { case ((_, side), ranges) => brought.lying(side, ranges) }
-    def met(side: LyingBlocks, needed: Boolean, others: => Seq[LyingBlocks]) =
-      JArray(brought.segments(if (needed) side.of(others.flatMap(_.lines).toSet) else side).toList)
-    def all(shuffle: Int, ranges: Seq[LineRange]) = JArray(brought.segments(brought.lying(shuffle, ranges)).toList)
+    val share = split.asInstanceOf[JoinPartition].share
+    val fetched = new FetchedBlocks(task)
+    val probe = fetched.locations(ofProbe, share.probe)
+    val builds = ofBuilds.zip(share.builds).map { case ((_, side), ranges) => fetched.locations(side, ranges) }
+    def met(side: BlockLocations, needed: Boolean, others: => Seq[BlockLocations]) =
+      JArray(fetched.segments(if (needed) side.of(others.flatMap(_.buckets).toSet) else side).toList)
+    def all(shuffle: Int, ranges: Seq[BucketRange]) = JArray(fetched.segments(fetched.locations(shuffle, ranges)).toList)
     val told = JObject(
       "probe" -> met(probe, needsBuild, builds),
       "marks" -> all(ofProbe, share.marks),
@@ -63,4 +63,4 @@ class SlotsRDD(
   }
 }
 
-private class Slot(override val index: Int, val share: SlotShare) extends Partition
+private class JoinPartition(override val index: Int, val share: PartitionShare) extends Partition

@@ -8,7 +8,7 @@ import org.apache.spark.sql.types.{DataType, IntegerType}
   * needs no other shuffle, whereas an operator that needs two inputs partitioned alike does. `numPartitions`: the
   * largest number of partitions.
   */
-case class SlotPartitioning(keys: Seq[Expression], numPartitions: Int) extends Expression with Partitioning with Unevaluable {
+case class PartitioningByIndex(keys: Seq[Expression], numPartitions: Int) extends Expression with Partitioning with Unevaluable {
   override def children: Seq[Expression] = keys
   override def nullable: Boolean = false
   override def dataType: DataType = IntegerType
@@ -20,12 +20,12 @@ case class SlotPartitioning(keys: Seq[Expression], numPartitions: Int) extends E
     case _ => false
   })
 
-  override def createShuffleSpec(distribution: ClusteredDistribution): ShuffleSpec = SlotSpec(numPartitions)
+  override def createShuffleSpec(distribution: ClusteredDistribution): ShuffleSpec = ByIndexSpec(numPartitions)
 
   override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): Expression = copy(keys = newChildren)
 }
 
-private case class SlotSpec(numPartitions: Int) extends ShuffleSpec {
+private case class ByIndexSpec(numPartitions: Int) extends ShuffleSpec {
   override def isCompatibleWith(other: ShuffleSpec): Boolean = false
   override def canCreatePartitioning: Boolean = false
 }
