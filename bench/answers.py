@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, validity, values_view, var_bytes
+from sparkext.kernels.columns.buffers import Int64Array, unpack_validity, view_values, view_var_bytes
 from sparkext.kernels.keys.hashing import hash_rows, mix_word
 from sparkext.kernels.runtime.jit import NO_MASK, kernel
 
@@ -50,7 +50,7 @@ def _normalised(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _fold(column: pa.Array, row_hash: Int64Array) -> None:
     """Mix one column into the hash of every row."""
-    mask = validity(column)
+    mask = unpack_validity(column)
     for words in _words(column):
         _mix(words, NO_MASK if mask is None else mask, row_hash)
 
@@ -58,11 +58,11 @@ def _fold(column: pa.Array, row_hash: Int64Array) -> None:
 def _words(column: pa.Array) -> list[Int64Array]:
     """Return one or two int64 words per row: all bits of a value, or the hash of a string or binary value."""
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-        return [hash_rows(var_bytes(column))]
+        return [hash_rows(view_var_bytes(column))]
     if column.type.bit_width == 128:
-        halves: Any = values_view(column, np.complex128).view(np.int64)
+        halves: Any = view_values(column, np.complex128).view(np.int64)
         return [np.ascontiguousarray(halves[::2]), np.ascontiguousarray(halves[1::2])]
-    return [values_view(column, f"i{column.type.bit_width // 8}").astype(np.int64)]
+    return [view_values(column, f"i{column.type.bit_width // 8}").astype(np.int64)]
 
 
 @kernel

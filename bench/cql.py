@@ -117,10 +117,10 @@ def cases() -> list[Case]:
 
 def _graph(text: str, missing_delay: str = "error") -> Graph:
     from sparkext.streaming.cql.language.binder import bind
-    from sparkext.streaming.cql.language.graph import graph_of
+    from sparkext.streaming.cql.language.graph import build_graph
     from sparkext.streaming.cql.language.parser import parse
 
-    return graph_of(bind(parse(text)), missing_delay)
+    return build_graph(bind(parse(text)), missing_delay)
 
 
 def _emitted(
@@ -132,14 +132,14 @@ def _emitted(
     batch: int | None = None,
 ) -> list[Any]:
     """Return the output of an engine for all rows. `batch`: rows per turn of a query, 0: no turns, None: default."""
-    from sparkext.kernels.runtime.jit import frozen
-    from sparkext.streaming.cql.code.engine import FOR_EVER, ROWS_IN_TURN, Engine, Given
-    from sparkext.streaming.cql.code.module_text import code_of
+    from sparkext.kernels.runtime.jit import freeze
+    from sparkext.streaming.cql.code.engine import FOR_EVER, ROWS_IN_TURN, Engine, InputRows
+    from sparkext.streaming.cql.code.module_text import generate_module
 
     needed = graph.needed(outputs)
-    code = code_of(needed, outputs, together=batch == 0)
+    code = generate_module(needed, outputs, together=batch == 0)
     engine = Engine(needed, code, words=1 << 27, limit=1000, batch=batch or ROWS_IN_TURN)
-    return [*engine.run(Given(frozen(times), frozen(streams), columns), FOR_EVER)]
+    return [*engine.run(InputRows(freeze(times), freeze(streams), columns), FOR_EVER)]
 
 
 def _rows_of(emitted: Sequence[Any], query: str) -> list[tuple[Any, ...]]:

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from bench.in_memory import bench_settings, pipeline_spec
 from bench.workloads import Workload
-from sparkext.build_sides.file import contiguous
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.memory.probes import MemoryProbe
@@ -33,7 +33,7 @@ def run(workload: Workload, folder: Path, threads: int) -> Iterator[pa.RecordBat
     builds = _build_sides(workload, folder, spec, settings, threads)
     scan = _scan(workload.tables[workload.probe].schema, settings.morsel_max_rows)
     resources = Resources(MemoryProbe().headroom, cores=threads)
-    pipeline = join_pipeline(spec, builds, workload.schema, settings, resources)
+    pipeline = create_pipeline(spec, builds, workload.schema, settings, resources)
     parts = plan_splits([_file(folder, workload.probe)], 1, _SPLIT_BYTES, 0)
     return pipeline.run(ScannedSplits(scan, [split for part in parts for split in part], spec, builds))
 
@@ -45,8 +45,8 @@ def _build_sides(
         name = workload.joins[number].build
         scan = _scan(workload.tables[name].schema, settings.morsel_max_rows)
         table = scan.table([_file(folder, name).split(0, 1 << 62)], threads, lambda rows, size: None)
-        columns = [contiguous(column) for column in table.columns]
-        return index_in_memory(table.num_rows, columns, index_recipe(spec, number, settings.debug_hash_mask))
+        columns = [make_contiguous(column) for column in table.columns]
+        return index_in_memory(table.num_rows, columns, derive_index_recipe(spec, number, settings.debug_hash_mask))
 
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(build, range(len(spec.joins))))

@@ -13,10 +13,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from bench.workloads import Workload
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.memory.probes import MemoryProbe
@@ -50,7 +50,7 @@ def run(workload: Workload, threads: int, algorithm: str = "auto") -> Iterator[p
     spec = pipeline_spec(workload, algorithm)
     builds = build_sides(workload, spec, settings, threads)
     resources = Resources(MemoryProbe().headroom, cores=threads)
-    pipeline = join_pipeline(spec, builds, workload.schema, settings, resources)
+    pipeline = create_pipeline(spec, builds, workload.schema, settings, resources)
     batches = workload.tables[workload.probe].to_batches()
     return pipeline.run(RowBatches(batches, spec, settings.morsel_max_rows))
 
@@ -66,7 +66,7 @@ def build_sides(workload: Workload, spec: PipelineSpec, settings: Settings, thre
     def build(number: int) -> BuildSide:
         table = workload.tables[workload.joins[number].build]
         columns = [column.combine_chunks() for column in table.columns]
-        return index_in_memory(table.num_rows, columns, index_recipe(spec, number, settings.debug_hash_mask))
+        return index_in_memory(table.num_rows, columns, derive_index_recipe(spec, number, settings.debug_hash_mask))
 
     order = sorted(range(len(spec.joins)), key=lambda number: -workload.tables[workload.joins[number].build].num_rows)
     with ThreadPoolExecutor(threads) as pool:

@@ -38,11 +38,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.spark_session import assert_pipelined
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.engine.sources.scanned_splits import ScannedSplits
@@ -101,7 +101,7 @@ def pairs(folder: Path) -> str:
     """Join `MANY` rows of one key with `MANY` rows of the same key."""
     keys = pa.array(np.zeros(MANY, dtype=np.int64))
     spec = PipelineSpec(1, (equal("int64"),), (), 0)
-    pipeline = join_pipeline(spec, [indexed(spec, [keys])], pa.schema([]), SETTINGS, RESOURCES)
+    pipeline = create_pipeline(spec, [indexed(spec, [keys])], pa.schema([]), SETTINGS, RESOURCES)
     rows = sum(
         batch.num_rows
         for batch in pipeline.run(RowBatches([pa.record_batch([keys], ["k"])], spec, SETTINGS.morsel_max_rows))
@@ -116,7 +116,7 @@ def rows(folder: Path) -> str:
     spec = PipelineSpec(1, (equal("int8", "semi"),), (ColumnRef(PROBE, 0),), 0)
     builds = [indexed(spec, [pa.array([1], pa.int8())])]
     schema = pa.schema([("k", pa.int8())])
-    pipeline = join_pipeline(spec, builds, schema, SETTINGS, RESOURCES)
+    pipeline = create_pipeline(spec, builds, schema, SETTINGS, RESOURCES)
     found = sum(batch.num_rows for batch in pipeline.run(ScannedSplits(scan_of(schema), splits, spec, builds)))
     expect(SEVENS, found)
     assert pipeline.metrics.scan is not None
@@ -137,8 +137,8 @@ def build_text(folder: Path) -> str:
             0,
         )
         source = ScannedFiles(scan_of(schema), (whole(path),), 1 << 40, 1 << 40, 2)
-        side = source.open(index_recipe(spec, 0, (1 << 64) - 1))
-        pipeline = join_pipeline(spec, [side], schema, SETTINGS, RESOURCES)
+        side = source.open(derive_index_recipe(spec, 0, (1 << 64) - 1))
+        pipeline = create_pipeline(spec, [side], schema, SETTINGS, RESOURCES)
         source = RowBatches([looked_up], spec, SETTINGS.morsel_max_rows)
         got = [row for batch in pipeline.run(source) for row in batch.to_pylist()]
         expect([TEXT_ROWS - 1, 5, 0, None], [row["k"] for row in got])
@@ -146,11 +146,11 @@ def build_text(folder: Path) -> str:
     every = pa.record_batch([pa.array(np.arange(TEXT_ROWS))], ["k"])
     spec = PipelineSpec(1, (equal("int64"),), (ColumnRef(1, 0), ColumnRef(1, 1)), 0)
     source = ScannedFiles(scan_of(schema), (whole(path),), 1 << 40, 1 << 40, 2)
-    side = source.open(index_recipe(spec, 0, (1 << 64) - 1))
+    side = source.open(derive_index_recipe(spec, 0, (1 << 64) - 1))
     sizes = []
     for limit in (64 << 20, 1 << 30):
         settings = replace(SETTINGS, morsel_max_bytes=limit)
-        pipeline = join_pipeline(spec, [side], schema, settings, RESOURCES)
+        pipeline = create_pipeline(spec, [side], schema, settings, RESOURCES)
         total, largest = gathered(pipeline.run(RowBatches([every], spec, settings.morsel_max_rows)))
         expect(TEXT_ROWS * TEXT_BYTES, total)
         expect(True, largest <= limit)
@@ -170,7 +170,7 @@ def probe_text(folder: Path) -> str:
         "late": late_text_file(folder),
     }
     for name, path in files.items():
-        pipeline = join_pipeline(spec, builds, schema, SETTINGS, RESOURCES)
+        pipeline = create_pipeline(spec, builds, schema, SETTINGS, RESOURCES)
         total, largest = gathered(pipeline.run(ScannedSplits(scan_of(schema), [whole(path)], spec, builds)))
         expect(TEXT_ROWS * TEXT_BYTES, total)
         told.append(f"{name}: batches of at most {largest:,} bytes")
@@ -281,7 +281,7 @@ def equal(kind: str, how: str = "inner") -> JoinSpec:
 
 def indexed(spec: PipelineSpec, columns: list[pa.Array]) -> BuildSide:
     """Return the build side of the only join, indexed."""
-    return index_in_memory(len(columns[0]), columns, index_recipe(spec, 0, (1 << 64) - 1))
+    return index_in_memory(len(columns[0]), columns, derive_index_recipe(spec, 0, (1 << 64) - 1))
 
 
 def scan_of(schema: pa.Schema) -> ParquetScan:

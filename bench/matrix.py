@@ -17,8 +17,8 @@ from bench.harness import Bench, Case
 from bench.streams import RANGES, checked, expected_of, fed, our_ranges, streaming_session
 from bench.text_table import text_table
 from sparkext.config import STREAMS_UNIT_MAX_BYTES
-from sparkext.plans.streams.fragments import Cut
-from sparkext.plans.streams.mfm import least_units, moved
+from sparkext.plans.streams.fragments import GridShape
+from sparkext.plans.streams.mfm import minimise_units, moved
 
 NOTES = """\
 Simulated, as in the paper (Wang, Fang and Zhang): 6 M rows are loaded, equally many of both sides unless the table
@@ -68,8 +68,8 @@ class Planner(Protocol):
 class Matrix:
     """A matrix for which `cut_anew` chooses a new grid shape when a unit holds more than `_MEMORY` rows."""
 
-    cut_anew: Callable[[Cut, float, float], Cut]
-    cut: Cut = field(default_factory=partial(Cut, 1, 1))
+    cut_anew: Callable[[GridShape, float, float], GridShape]
+    cut: GridShape = field(default_factory=partial(GridShape, 1, 1))
     moved: float = 0.0
 
     @property
@@ -132,12 +132,12 @@ class Buckets:
         self.homes = homes
 
 
-def _least(cut: Cut, left: float, right: float) -> Cut:
-    return least_units(left, right, _MEMORY)
+def _least(cut: GridShape, left: float, right: float) -> GridShape:
+    return minimise_units(left, right, _MEMORY)
 
 
-def _twice(cut: Cut, left: float, right: float) -> Cut:
-    return Cut(cut.left * 2, cut.right * 2)
+def _twice(cut: GridShape, left: float, right: float) -> GridShape:
+    return GridShape(cut.left * 2, cut.right * 2)
 
 
 PLANNERS: dict[str, Callable[[], Planner]] = {
@@ -188,7 +188,7 @@ def _run_streams(bench: Bench) -> None:
         [name] = played.report.operators
         loaded, most = 0, float(bench.sized(_MEMORY))
         for batch in played.report.of(name):
-            simulated_units = least_units(max(loaded / 2, 1), max(loaded / 2, 1), most)
+            simulated_units = minimise_units(max(loaded / 2, 1), max(loaded / 2, 1), most)
             if loaded * _MEMORY / most in _SHOWN or loaded == 0:
                 bound = loaded**2 / most**2
                 least = simulated_units.left * simulated_units.right
@@ -204,7 +204,7 @@ def _thousand_units() -> float:
     seconds = []
     for _ in range(21):
         started = time.perf_counter()
-        cut = least_units(side, side, _MEMORY)
-        moved(Cut(cut.left - 1, cut.right), cut, side, side)
+        cut = minimise_units(side, side, _MEMORY)
+        moved(GridShape(cut.left - 1, cut.right), cut, side, side)
         seconds.append(time.perf_counter() - started)
     return statistics.median(seconds) * 1000

@@ -19,7 +19,7 @@ import pyarrow as pa
 from bench.harness import Bench, Case, Contestant, WrongAnswerError, measure, record, step, verify
 from bench.streams import deliver, streaming_session
 from bench.text_table import text_table
-from sparkext.plans.streams.psort import Assignment, Members, basic, optimised
+from sparkext.plans.streams.psort import Assignment, Members, assign_basic, assign_optimised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,10 +96,10 @@ def _mergers(words: Any, starts: Any) -> list[Contestant]:
     import duckdb
     import polars as pl
 
-    from sparkext.kernels.runtime.jit import frozen
+    from sparkext.kernels.runtime.jit import freeze
     from sparkext.kernels.sort.merge_runs import merge_runs
 
-    words, starts = frozen(words), frozen(starts)
+    words, starts = freeze(words), freeze(starts)
     frames = [
         pl.DataFrame({"word": words[low:high], "row": np.arange(low, high, dtype=np.int32)})
         for low, high in pairwise(starts)
@@ -164,8 +164,8 @@ def _simulate(bench: Bench, name: str, costs: Costs) -> None:
     for partitions in (1, 2, 4, 8, 12, 16, 64, 256, 1000):
         plans = {
             "total": _whole(members, partitions),
-            "basic": basic(members, partitions),
-            "optimised": optimised(members, partitions),
+            "basic": assign_basic(members, partitions),
+            "optimised": assign_optimised(members, partitions),
         }
         ratios = {name: speedup(members, plan, partitions, costs) for name, plan in plans.items()}
         ratios["none"] = 1 / max(shares(members, _spread(members, partitions), partitions))
@@ -200,7 +200,8 @@ def _spread(members: Members, partitions: int) -> Assignment:
     """Assign each sensor to the least loaded partition."""
     one = {None: {(key, member): weight for key, own in members.items() for member, weight in own.items()}}
     return Assignment(
-        {place: partition for (_, place), partition in optimised(one, partitions).partitions.items()}, frozenset()
+        {place: partition for (_, place), partition in assign_optimised(one, partitions).partitions.items()},
+        frozenset(),
     )
 
 
@@ -229,17 +230,17 @@ def speedup(members: Members, plan: Assignment, partitions: int, costs: Costs) -
 
 def _costs(bench: Bench) -> Costs:
     """Measure the costs on rows of this benchmark, on one core."""
-    from sparkext.kernels.runtime.jit import frozen
+    from sparkext.kernels.runtime.jit import freeze
     from sparkext.rows.time_order import TimeOrder
     from sparkext.shuffle.blocks import block_of, rows_of
-    from sparkext.streaming.ordered.partition import InOrder
+    from sparkext.streaming.ordered.partition import RowsInOrder
 
     total = bench.sized(1_000_000)
     table = rows_at(0, total, 0.17)
     order = TimeOrder(table.num_columns, 3)
 
     def process() -> list[pa.RecordBatch]:
-        return [*InOrder(table, order.order(table)).pieces(table.num_columns)]
+        return [*RowsInOrder(table, order.order(table)).pieces(table.num_columns)]
 
     in_order = process()
     blocks = [block_of(batch) for batch in in_order]
@@ -249,14 +250,14 @@ def _costs(bench: Bench) -> Costs:
             block_of(batch)
 
     halves = [pa.Table.from_batches(in_order).take(np.arange(start, total, 4)) for start in range(4)]
-    starts = frozen(np.cumsum([0, *(half.num_rows for half in halves)]))
+    starts = freeze(np.cumsum([0, *(half.num_rows for half in halves)]))
     runs = pa.concat_tables(halves).combine_chunks()
 
     def merge() -> None:
         for block in blocks:
             for _ in rows_of(block):
                 pass
-        for _ in InOrder(runs, order.order(runs, starts)).pieces(runs.num_columns):
+        for _ in RowsInOrder(runs, order.order(runs, starts)).pieces(runs.num_columns):
             pass
 
     def seconds(run: Callable[[], object]) -> float:
@@ -361,7 +362,7 @@ def _told_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _play(spark: SparkSession, out: DataFrame, each: Callable[[DataFrame], DataFrame] = lambda frame: frame) -> Played:
     """Run a query over all existing files; `each` transforms every batch."""
-    from sparkext.reports.stream_report import stream_report
+    from sparkext.reports.stream_report import read_stream_report
 
     played = Played()
 
@@ -373,7 +374,7 @@ def _play(spark: SparkSession, out: DataFrame, each: Callable[[DataFrame], DataF
 
     progress = _run_query(out, add)
     played.milliseconds = _milliseconds(progress)
-    played.report = stream_report(progress)
+    played.report = read_stream_report(progress)
     return played
 
 

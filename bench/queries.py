@@ -79,11 +79,11 @@ class SparkQueries:
 
     def planned_joins(self, text: str) -> list[int]:
         """Return the number of joins in each pipeline that auto mode plans."""
-        from sparkext.spark.extension import planned_runs
+        from sparkext.spark.extension import find_planned_runs
 
         self.look_at_files(text)
         with with_settings(self._spark, {"spark.sparkext.mode": "auto"}):
-            return [len(joins) for joins, *_ in planned_runs(self._spark.sql(text))]
+            return [len(joins) for joins, *_ in find_planned_runs(self._spark.sql(text))]
 
     def rows(
         self, text: str, cold: bool = False, mode: str = "auto", settings: Mapping[str, str] | None = None

@@ -27,9 +27,9 @@ import pyarrow as pa
 from bench.generated import in_files
 from bench.harness import Bench, Case
 from bench.text_table import text_table
-from sparkext.plans.shuffle.balancer import Balancer, Counts, UnitCosts, skew
+from sparkext.plans.shuffle.balancer import Balancer, RowCounts, UnitCosts, skew
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.plans.shuffle.waves import PARTITION_SECONDS, planned_table
+from sparkext.plans.shuffle.waves import PARTITION_SECONDS, plan_table
 
 if TYPE_CHECKING:
     from sparkext.reports.partition_loads import PartitionLoads
@@ -116,13 +116,13 @@ def simulate(skewed: Skewed, costs: UnitCosts) -> tuple[float, float, list[float
     buckets = _NODES * _BUCKETS_PER_NODE
     table = RoutingTable(buckets, _NODES)
     per_bucket = _ROWS // _BUCKETS_PER_NODE
-    cold_load = Counts(per_bucket, per_bucket, per_bucket).load(costs)
+    cold_load = RowCounts(per_bucket, per_bucket, per_bucket).load(costs)
     probes = per_bucket * skewed.probes
-    hot_load = Counts(probes, probes * skewed.matches, probes * skewed.matches).load(costs)
+    hot_load = RowCounts(probes, probes * skewed.matches, probes * skewed.matches).load(costs)
     load_of = {bucket: hot_load for partition in range(skewed.nodes) for bucket in table.buckets_of(partition)}
     # The output of the first stage is spread over all nodes by another key.
     second = (buckets * per_bucket + len(load_of) * (probes * skewed.matches - per_bucket)) / _NODES
-    behind = Counts(int(second), int(second), int(second)).load(costs)
+    behind = RowCounts(int(second), int(second), int(second)).load(costs)
 
     def loads(now: RoutingTable) -> list[float]:
         found = [cold_load * _BUCKETS_PER_NODE] * _NODES
@@ -248,17 +248,17 @@ def unit_costs(rows: int) -> UnitCosts:
     from sparkext.kernels.keys.hashing import FULL_MASK
     from sparkext.kernels.keys.normalised import normalise_keys
     from sparkext.shuffle.blocks import rows_of
-    from sparkext.shuffle.outgoing_rows import outgoing_blocks
-    from sparkext.shuffle.partitioning import Partitioning, bucket_count
+    from sparkext.shuffle.outgoing_rows import create_outgoing_blocks
+    from sparkext.shuffle.partitioning import Partitioning, choose_bucket_count
 
     rng = np.random.default_rng(1)
     columns = [rng.permutation(rows), *(rng.integers(0, 1 << 40, rows) for _ in range(3))]
     batch = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=list("kabc"))
     one = (pa.int64(),)
-    partitioning = Partitioning((0,), one, (False,), RoutingTable(bucket_count(16), 16), False, FULL_MASK)
+    partitioning = Partitioning((0,), one, (False,), RoutingTable(choose_bucket_count(16), 16), False, FULL_MASK)
     build = index_in_memory(rows, batch.columns, IndexRecipe((0,), one, (False,), "hash", FULL_MASK))
     keys = normalise_keys([batch.column(0)], [False], build.info.key_ranges)
-    blocks = [block for some in outgoing_blocks([batch], partitioning, 0, lambda: None) for _, block in some]
+    blocks = [block for some in create_outgoing_blocks([batch], partitioning, 0, lambda: None) for _, block in some]
 
     def receive() -> None:
         for block in blocks:
@@ -269,7 +269,7 @@ def unit_costs(rows: int) -> UnitCosts:
         build.lookup(keys)
 
     def produce() -> None:
-        for _ in outgoing_blocks([batch], partitioning, 0, lambda: None):
+        for _ in create_outgoing_blocks([batch], partitioning, 0, lambda: None):
             pass
 
     seconds = [min(timeit.repeat(step, number=1, repeat=6)) for step in (receive, compare, produce)]
@@ -298,7 +298,7 @@ def _simulated_waves(cores: int, seconds: float, error: float, seed: int) -> tup
     real = expected * np.exp(generator.normal(0, error, _BUCKETS_OF_WAVES))
     real *= seconds / real.sum()
     partitions = min(_BUCKETS_OF_WAVES, max(cores, math.ceil(seconds / PARTITION_SECONDS)))
-    table = planned_table(dict(enumerate(expected.tolist())), _BUCKETS_OF_WAVES, partitions, lambda bucket: cores)
+    table = plan_table(dict(enumerate(expected.tolist())), _BUCKETS_OF_WAVES, partitions, lambda bucket: cores)
     pieces, by_partition = [], [[0.0, 0.0] for _ in range(partitions)]
     for bucket in range(_BUCKETS_OF_WAVES):
         homes = table.partitions_of(bucket)

@@ -28,14 +28,14 @@ def spark_session(
 
     `settings` override both. `configure` is applied to the builder last.
     """
-    from sparkext.cli.local_session import local_session
+    from sparkext.cli.local_session import start_local_session
     from sparkext.spark.java import require_java
 
     require_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     configured = {"spark.master": f"local[{tasks}]", "spark.driver.memory": f"{heap_mib()}m", **settings}
     with step(f"starting Spark, {configured['spark.driver.memory']} of heap"):
-        context = local_session("sparkext bench", configured, configure)
+        context = start_local_session("sparkext bench", configured, configure)
         spark = context.__enter__()
     try:
         yield spark

@@ -21,7 +21,7 @@ from bench.fit import power_law
 from bench.harness import Bench, Case, WrongAnswerError, step
 from bench.spark_session import spark_session
 from bench.text_table import text_table
-from sparkext.reports.stream_report import StreamReport, stream_report
+from sparkext.reports.stream_report import StreamReport, read_stream_report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -174,7 +174,7 @@ def play(spark: SparkSession, out: DataFrame, skipped: int = LOADS + _SKIPPED) -
             if progress.numInputRows:
                 played.milliseconds.append(progress.durationMs["triggerExecution"])
                 played.rows.append(progress.numInputRows)
-        played.report = stream_report(query.recentProgress)
+        played.report = read_stream_report(query.recentProgress)
         query.stop()
     return played
 

@@ -41,10 +41,10 @@ def prepare(folder: Path, rows: int, fan_out: int) -> None:
 
 def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     """Join; return seconds, rows, the sum of an output column, budgets, cache misses and the process's peak."""
-    from sparkext.build_sides.index_recipe import index_recipe
+    from sparkext.build_sides.index_recipe import derive_index_recipe
     from sparkext.build_sides.index_store import open_build_side
     from sparkext.config import read_settings
-    from sparkext.engine.join_pipeline import join_pipeline
+    from sparkext.engine.join_pipeline import create_pipeline
     from sparkext.engine.pipeline import Resources
     from sparkext.engine.sources.row_batches import RowBatches
     from sparkext.memory import freed
@@ -69,7 +69,8 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     each = max(1, int(fan_out))
     files = [folder / f"build-{keys}-{each}", *[folder / f"build-{keys}-1"] * (JOINS - 1)]
     builds = [
-        open_build_side(file, index_recipe(spec, number, settings.debug_hash_mask)) for number, file in enumerate(files)
+        open_build_side(file, derive_index_recipe(spec, number, settings.debug_hash_mask))
+        for number, file in enumerate(files)
     ]
     schema = pa.schema(
         [("probe", pa.int64())]
@@ -87,7 +88,7 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
             freed.reclaim,
             configuration["cores"],
         )
-        pipeline = join_pipeline(spec, builds, schema, settings, resources)
+        pipeline = create_pipeline(spec, builds, schema, settings, resources)
         source = RowBatches(_probe_side(configuration["probe_rows"], keys, fan_out), spec, settings.morsel_max_rows)
         started, before = time.perf_counter(), misses()
         for batch in pipeline.run(source):

@@ -32,4 +32,4 @@ def texts(bench: Bench) -> dict[str, str]:
     """Return the texts of the queries by name; only two queries if the data is tiny."""
     from sparkext.cli import tpch
 
-    return {f"q{number:02}": tpch.query(number) for number in (TINY_QUERIES if bench.tiny else tpch.QUERIES)}
+    return {f"q{number:02}": tpch.read_query(number) for number in (TINY_QUERIES if bench.tiny else tpch.QUERIES)}

@@ -16,7 +16,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     It is 0, 1 for a failed check or wrong rows, 2 for an error of this package, or 130 if the user interrupts the
     command.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = _build_parser().parse_args(argv)
     try:
         if arguments.command == "demo":
             from sparkext.cli import demo
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "jar":
             from sparkext.spark import jar
 
-            print(jar.build_jar(jar.installed_pyspark()) if arguments.build else jar.jar_path())
+            print(jar.build_jar(jar.installed_pyspark()) if arguments.build else jar.locate_jar())
             return 0
         if arguments.command == "warm-up":
             from sparkext.worker.warm_up import warm_up
@@ -38,9 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             warm_up()
             return 0
         if arguments.command == "options":
-            from sparkext.config import markdown_table
+            from sparkext.config import render_markdown_table
 
-            print(markdown_table())
+            print(render_markdown_table())
             return 0
         from sparkext._version import __version__
 
@@ -54,27 +54,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sparkext", description="Pipelined joins for Spark.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="{demo,doctor,jar,warm-up,options,version}")
 
     demo = commands.add_parser(
         "demo", help="join TPC-H tables with sparkext and with Spark, verify that they agree, and time both"
     )
-    demo.add_argument("--sf", type=_scale_factor, default=1.0, help="TPC-H scale factor (default: 1)")
+    demo.add_argument("--sf", type=_parse_scale_factor, default=1.0, help="TPC-H scale factor (default: 1)")
     demo.add_argument(
         "--data",
         type=Path,
         default=Path(".data") / "tpch",
         help="folder that holds one sub-folder of tables per scale factor (default: %(default)s)",
     )
-    demo.add_argument("--cores", type=_count, help="cores that Spark may use (default: all)")
-    demo.add_argument("--runs", type=_count, default=3, help="timed runs of each plan (default: 3)")
+    demo.add_argument("--cores", type=_parse_count, help="cores that Spark may use (default: all)")
+    demo.add_argument("--runs", type=_parse_count, default=3, help="timed runs of each plan (default: 3)")
 
     doctor = commands.add_parser("doctor", help="check what sparkext needs, and say what to fix")
     doctor.add_argument(
         "--only",
-        type=_local_checks,
+        type=_parse_local_checks,
         default=(),
         metavar="CHECK,...",
         help="run only these of the checks that need no session: python, java, pyspark, …",
@@ -89,21 +89,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _scale_factor(text: str) -> float:
+def _parse_scale_factor(text: str) -> float:
     value = float(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text}: a scale factor is a number above 0, such as 0.01, 1 or 10")
     return value
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text}: give a whole number of 1 or more")
     return value
 
 
-def _local_checks(text: str) -> list[str]:
+def _parse_local_checks(text: str) -> list[str]:
     from sparkext.cli.doctor import LOCAL_CHECKS
 
     names = text.split(",")

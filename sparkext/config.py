@@ -521,8 +521,8 @@ class Settings:
 def read_settings(get: Callable[[str], str | None], overrides: Mapping[str, object]) -> Settings:
     """Return the settings of Spark's configuration, overridden by the options of one call.
 
-    `get` maps a full key name to its configured string, None if unset; `configuration_problems` reports strings that
-    cannot be read. `overrides` maps full key names to strings or Python values, and takes precedence. A
+    `get` maps a full key name to its configured string, None if unset; `find_configuration_problems` reports strings
+    that cannot be read. `overrides` maps full key names to strings or Python values, and takes precedence. A
     `morsel.minRows` above `morsel.maxRows` is lowered to `morsel.maxRows`, or is an error if it is an override.
 
     Raises
@@ -534,15 +534,15 @@ def read_settings(get: Callable[[str], str | None], overrides: Mapping[str, obje
     return settings
 
 
-def configuration_problems(configured: Mapping[str, str]) -> list[str]:
+def find_configuration_problems(configured: Mapping[str, str]) -> list[str]:
     """Return the problems of a configuration's `spark.sparkext.*` keys: unknown keys, and texts that cannot be read."""
     _, problems = _read(configured.get, {})
-    return [*map(_unknown, _unknown_names(configured)), *problems]
+    return [*map(_describe_unknown, _find_unknown_names(configured)), *problems]
 
 
 def _read(get: Callable[[str], str | None], overrides: Mapping[str, object]) -> tuple[Settings, list[str]]:
     """Return the settings, and the problems of the configuration. Raises `ConfigError` for problems of `overrides`."""
-    problems = [_unknown(name) for name in _unknown_names(overrides)]
+    problems = [_describe_unknown(name) for name in _find_unknown_names(overrides)]
     values: dict[str, Any] = {}
     replaced: dict[str, str] = {}
     for key in REGISTRY:
@@ -569,12 +569,12 @@ def _read(get: Callable[[str], str | None], overrides: Mapping[str, object]) -> 
     return Settings(**values), list(replaced.values())
 
 
-def _unknown_names(given: Iterable[str]) -> list[str]:
+def _find_unknown_names(given: Iterable[str]) -> list[str]:
     known = {key.name for key in REGISTRY}
     return [name for name in given if name not in known]
 
 
-def _unknown(name: str) -> str:
+def _describe_unknown(name: str) -> str:
     """Return the problem of an unknown name, with the key whose full, short or attribute name is nearest."""
     spellings = {
         spelling.lower(): key.name
@@ -587,7 +587,7 @@ def _unknown(name: str) -> str:
     return f"{name}: unknown key, available: {', '.join(key.name for key in REGISTRY)}"
 
 
-def markdown_table() -> str:
+def render_markdown_table() -> str:
     """Return the registry as the Markdown table of `docs/options.md`, one row per key, without a trailing newline."""
     rows = [("key", "type", "unit", "default", "meaning"), ("---",) * 5]
     for key in REGISTRY:

@@ -29,7 +29,7 @@ def preload() -> None:
 
 def main() -> None:
     """Preload, then become Spark's daemon."""
-    freed.keep()
+    freed.keep_freed_memory()
     address_space.spare_for_workers()
     from pyspark.daemon import manager
 

@@ -16,7 +16,7 @@ LIMITS: Mapping[str, str] = {
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def size(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Return a number of bytes in the largest unit in which it is at least 1."""
     unit = 0
     while abs(count) >= 1024 and unit < len(_UNITS) - 1:
@@ -25,19 +25,19 @@ def size(count: float) -> str:
     return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} {_UNITS[unit]}"
 
 
-def ratio(value: float | None) -> str:
+def format_ratio(value: float | None) -> str:
     """Return three significant digits without an exponent, all digits of a number from 1,000 on, or "" for None."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 1000 else f"{Decimal(f'{value:.3g}'):f}"
 
 
-def counted(number: int, thing: str) -> str:
+def format_count(number: int, thing: str) -> str:
     """Return a number with its noun: `1 task`, `2 tasks`. `thing` is a word with a regular plural."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def short(number: float) -> str:
+def abbreviate_number(number: float) -> str:
     """Return a number as a label of an axis: 20, 1k, 2.5M."""
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= factor:

@@ -15,11 +15,11 @@ from sparkext.config import (
     REGISTRY,
     ConfigKey,
     Settings,
-    configuration_problems,
-    markdown_table,
+    find_configuration_problems,
     parse_bytes,
     read_settings,
     render_bytes,
+    render_markdown_table,
 )
 from sparkext.errors import ConfigError
 from sparkext.plans.adaptive.delivery import DELIVERIES
@@ -178,7 +178,7 @@ def test_an_unreadable_configured_text_is_replaced(name: str) -> None:
     text, expected, used = UNREADABLE[name]
     key = next(key for key in REGISTRY if key.name == name)
     assert settings({name: text}) == dataclasses.replace(settings(), **{key.attribute: key.read(used)})
-    assert configuration_problems({name: text}) == [f"{name}: got {text!r}, expected {expected}; {used} is used"]
+    assert find_configuration_problems({name: text}) == [f"{name}: got {text!r}, expected {expected}; {used} is used"]
 
 
 @pytest.mark.parametrize("key", REGISTRY, ids=lambda key: key.attribute)
@@ -191,11 +191,11 @@ def test_no_configured_text_is_an_error(key: ConfigKey[object]) -> None:
 
 def test_all_problems_of_a_configuration() -> None:
     given = {name: text for name, (text, _, _) in UNREADABLE.items()}
-    found = configuration_problems({"spark.sparkext.mod": "off", MAX_ROWS: "10", MIN_ROWS: "20", **given})
+    found = find_configuration_problems({"spark.sparkext.mod": "off", MAX_ROWS: "10", MIN_ROWS: "20", **given})
     assert found[0] == "spark.sparkext.mod: unknown key, did you mean spark.sparkext.mode?"
     assert found[-1] == f"{MIN_ROWS}: got 20, expected at most {MAX_ROWS}, which is 10; 10 is used"
     assert {problem.partition(":")[0] for problem in found[1:-1]} == set(given)
-    assert configuration_problems({MAX_ROWS: "10", MODE: "HINT", BUILD: " 4G "}) == []
+    assert find_configuration_problems({MAX_ROWS: "10", MODE: "HINT", BUILD: " 4G "}) == []
 
 
 def test_an_override_beats_the_configuration() -> None:
@@ -286,7 +286,7 @@ def test_rendered_byte_sizes_read_back(size: int) -> None:
 
 def test_markdown_table_has_a_row_per_key() -> None:
     header, rule, *rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in markdown_table().splitlines()
+        [cell.strip() for cell in line.strip("|").split("|")] for line in render_markdown_table().splitlines()
     ]
     assert header == ["key", "type", "unit", "default", "meaning"]
     assert set(rule) == {"---"}

@@ -15,7 +15,7 @@ from sparkext.plans.expressions.evaluators import EVALUATORS
 from sparkext.plans.expressions.expression import ARITY, COMPARISONS, LEAVES, VARIADIC
 from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES
 from sparkext.shared import SPARK_TYPES
-from sparkext.spark.jar import jar_path
+from sparkext.spark.jar import locate_jar
 
 SCALA = Path(__file__).parents[1] / "sparkext" / "jvm" / "common" / "protocol"
 TABLES = {
@@ -46,5 +46,5 @@ def test_scala_writes_the_operators_that_python_reads(file: str, operators: set[
 
 
 def test_every_table_that_scala_reads_travels() -> None:
-    with zipfile.ZipFile(jar_path()) as jar:
+    with zipfile.ZipFile(locate_jar()) as jar:
         assert set(json.loads(jar.read("io/sparkext/shared.json"))) == TABLES | {"sources"}

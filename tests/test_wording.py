@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.streaming.cql.language.queries import spelled_delay
-from sparkext.wording import counted, ratio
+from sparkext.streaming.cql.language.queries import spell_delay
+from sparkext.wording import format_count, format_ratio
 
 
 @pytest.mark.parametrize(
@@ -22,15 +22,20 @@ from sparkext.wording import counted, ratio
     ],
 )
 def test_ratios_have_no_exponent(value: float | None, text: str) -> None:
-    assert ratio(value) == text
+    assert format_ratio(value) == text
 
 
 @pytest.mark.parametrize(
     ("microseconds", "text"), [(0, "ε"), (1, "0.000001 s"), (20, "0.00002 s"), (1_500_000, "1.5 s"), (10**7, "10 s")]
 )
 def test_delays_have_no_exponent(microseconds: int, text: str) -> None:
-    assert spelled_delay(microseconds) == text
+    assert spell_delay(microseconds) == text
 
 
 def test_one_thing_has_no_plural() -> None:
-    assert [counted(number, "task") for number in (0, 1, 2, 1000)] == ["0 tasks", "1 task", "2 tasks", "1,000 tasks"]
+    assert [format_count(number, "task") for number in (0, 1, 2, 1000)] == [
+        "0 tasks",
+        "1 task",
+        "2 tasks",
+        "1,000 tasks",
+    ]

@@ -351,8 +351,8 @@ GROUPS = (
                 " the other type, and so may operators below its probe side. Write the rows of the join first."
             ),
             "a limit asks for some partitions only": (
-                "All partitions of a join have to run at the same time, and a limit may read some of them only. Write the"
-                " rows of the join first."
+                "All partitions of a join have to run at the same time, and a limit may read some of them only. Write"
+                " the rows of the join first."
             ),
             "several joins are partitioned": (
                 "A job has one pipelined shuffle at most: the tasks of a second one would wait for cores. Write the"
@@ -623,14 +623,15 @@ GROUPS = (
                 " disks; if they are in order, please report it."
             ),
             "build rows are lost, run the query again: …": (
-                "An executor with rows of a build side was lost while the probe side streamed to partitions. Run the query"
-                " again. With `spark.sparkext.partitioned.stages` set to `waves`, Spark itself would run the tasks"
-                " again that wrote these rows."
+                "An executor with rows of a build side was lost while the probe side streamed to partitions. Run the"
+                " query again. With `spark.sparkext.partitioned.stages` set to `waves`, Spark itself would run the"
+                " tasks again that wrote these rows."
             ),
             "… of … partitions of a join run, which all have to: something asks for some of its partitions only. Set"
             " spark.sparkext.partitioned.stages to waves for it": (
-                "While the probe side streams to partitions, all of them have to run at the same time. `toLocalIterator`, or"
-                " `take` of an RDD, reads only some of them. Read the whole result with one action, or set the option."
+                "While the probe side streams to partitions, all of them have to run at the same time."
+                " `toLocalIterator`, or `take` of an RDD, reads only some of them. Read the whole result with one"
+                " action, or set the option."
             ),
             "workers cannot evaluate what Spark evaluates to …: …": "A bug in sparkext: please report it.",
             "workers emitted …, expected …": "A bug in sparkext: please report it.",

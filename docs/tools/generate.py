@@ -18,13 +18,13 @@ from docs.tools import declines, import_graph, python_errors, support
 from docs.tools.figures import batch, headlines, partitioned, streams, study
 from docs.tools.figures.archive import archive
 from docs.tools.figures.grid import Block
-from sparkext.config import markdown_table
+from sparkext.config import render_markdown_table
 from sparkext.streams import cql
 
 DOCS = Path(__file__).parents[1]
 
 SECTIONS: Mapping[str, Callable[[], str]] = {
-    "options.md": markdown_table,
+    "options.md": render_markdown_table,
     "declines.md": declines.page,
     "errors.md": python_errors.page,
     "versions.md": support.page,

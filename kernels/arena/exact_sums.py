@@ -84,7 +84,7 @@ def exact_sum(arena: Int64Array, at: int) -> float:
         top -= 1
     if top < 0:
         return 0.0
-    value = _rounded(arena, at, top)
+    value = _round_digits(arena, at, top)
     if is_negative:
         _negate(arena, at)
         return -value
@@ -99,7 +99,7 @@ def _negate(arena: Int64Array, at: int) -> None:
 
 
 @inlined
-def _rounded(arena: Int64Array, at: int, top: int) -> float:
+def _round_digits(arena: Int64Array, at: int, top: int) -> float:
     """Return the double nearest to the digits, the highest of which that is not 0 is `top`."""
     length = 0
     while (arena[at + top] >> length) != 0:

@@ -7,7 +7,7 @@ depends only on the values in it.
 from __future__ import annotations
 
 from sparkext.kernels.arena.room import allocate, release
-from sparkext.kernels.arena.words import before, hashed
+from sparkext.kernels.arena.words import hashed, is_before
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
 from sparkext.kernels.runtime.jit import inlined
 
@@ -30,7 +30,7 @@ def count_value(
                 return 0
             _zip(arena, link, node)
             return -1
-        link = node if before(value, arena[node + _VALUE], order, starts, data) else node + _RIGHT
+        link = node if is_before(value, arena[node + _VALUE], order, starts, data) else node + _RIGHT
     node = allocate(arena, _NODE_WORDS)
     arena[node + _VALUE] = value
     arena[node + _RANK] = rank
@@ -46,12 +46,12 @@ def _unzip(arena: Int64Array, root: int, node: int, order: int, starts: Int64Arr
     link = root
     while arena[link] != 0 and arena[arena[link] + _RANK] >= rank:
         other = arena[link]
-        link = other if before(value, arena[other + _VALUE], order, starts, data) else other + _RIGHT
+        link = other if is_before(value, arena[other + _VALUE], order, starts, data) else other + _RIGHT
     below = arena[link]
     arena[link] = node
     left, right = node, node + _RIGHT
     while below != 0:
-        if before(arena[below + _VALUE], value, order, starts, data):
+        if is_before(arena[below + _VALUE], value, order, starts, data):
             arena[left] = below
             left = below + _RIGHT
             below = arena[left]

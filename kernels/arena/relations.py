@@ -12,7 +12,7 @@ import numpy as np
 
 from sparkext.kernels.arena.chains import CHAIN_WORDS, chain, unchain
 from sparkext.kernels.arena.queues import QUEUE_WORDS, append
-from sparkext.kernels.arena.room import allocate, cleared, release
+from sparkext.kernels.arena.room import allocate, allocate_zeros, release
 from sparkext.kernels.arena.rows import copy_row, find_row, hash_row, queued, sort_rows
 from sparkext.kernels.arena.tables import HASH, RECORD_WORDS, link, unlink
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
@@ -32,7 +32,7 @@ _PARTS_ROW = RECORD_WORDS + QUEUE_WORDS
 @inlined
 def _new_record(arena: Int64Array, table: int, hashed_row: int, row: int, width: int, at: int, words: int) -> int:
     """Add a record of `words` words to a table and return it: a copy of a row at word `at`, zeros elsewhere."""
-    record = cleared(arena, words)
+    record = allocate_zeros(arena, words)
     arena[record + HASH] = hashed_row
     copy_row(arena, row, record + at, width)
     link(arena, table, record)
@@ -189,7 +189,7 @@ def emit_all(
 
 
 @inlined
-def _times(op: int, left: int, right: int) -> int:
+def _combine_multiplicities(op: int, left: int, right: int) -> int:
     """Return the multiplicity of a row in the result of a set operation."""
     if op == DISTINCT:
         return np.int64(left > 0)
@@ -206,9 +206,9 @@ def _times(op: int, left: int, right: int) -> int:
 def count_side(arena: Int64Array, table: int, op: int, side: int, weight: int, row: int, width: int) -> int:
     """Add `weight` to the multiplicity of a row on one side; return the change of its multiplicity in the result."""
     record = record_of(arena, table, row, width, _SIDES_ROW, _SIDES_ROW + 1 + width)
-    was = _times(op, arena[record + _LEFT], arena[record + _RIGHT])
+    was = _combine_multiplicities(op, arena[record + _LEFT], arena[record + _RIGHT])
     arena[record + _LEFT + side] += weight
-    now = _times(op, arena[record + _LEFT], arena[record + _RIGHT])
+    now = _combine_multiplicities(op, arena[record + _LEFT], arena[record + _RIGHT])
     if arena[record + _LEFT] == 0 and arena[record + _RIGHT] == 0:
         unlink(arena, table, record)
         release(arena, record, _SIDES_ROW + 1 + width)

@@ -19,7 +19,7 @@ class ArenaFullError(MemoryError):
 
 
 @inlined
-def _list_of(words: int) -> int:
+def _find_free_list(words: int) -> int:
     if words <= _SMALL:
         return words
     power = 7
@@ -31,7 +31,7 @@ def _list_of(words: int) -> int:
 @inlined
 def allocate(arena: Int64Array, words: int) -> int:
     """Return the address of an uninitialised record of `words` words. Raises `ArenaFullError`."""
-    place = _list_of(words)
+    place = _find_free_list(words)
     free = arena[place]
     if free != 0:
         arena[place] = arena[free]
@@ -47,13 +47,13 @@ def allocate(arena: Int64Array, words: int) -> int:
 @inlined
 def release(arena: Int64Array, at: int, words: int) -> None:
     """Release a record of `words` words."""
-    place = _list_of(words)
+    place = _find_free_list(words)
     arena[at] = arena[place]
     arena[place] = at
 
 
 @inlined
-def cleared(arena: Int64Array, words: int) -> int:
+def allocate_zeros(arena: Int64Array, words: int) -> int:
     """Return the address of a record of zeros."""
     at = allocate(arena, words)
     for place in range(at, at + words):

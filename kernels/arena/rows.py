@@ -9,8 +9,8 @@ import numpy as np
 
 from sparkext.kernels.arena.queues import append
 from sparkext.kernels.arena.room import allocate, release
-from sparkext.kernels.arena.tables import HASH, first
-from sparkext.kernels.arena.words import before, hashed
+from sparkext.kernels.arena.tables import HASH, find_first
+from sparkext.kernels.arena.words import hashed, is_before
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
 from sparkext.kernels.runtime.jit import inlined
 
@@ -34,7 +34,7 @@ def copy_row(arena: Int64Array, source: int, target: int, width: int) -> None:
 @inlined
 def find_row(arena: Int64Array, table: int, hashed_row: int, row: int, width: int, at: int) -> int:
     """Return the record of a table that has an equal row at word `at`; 0 if there is none."""
-    record = first(arena, table, hashed_row)
+    record = find_first(arena, table, hashed_row)
     while record != 0:
         if arena[record + HASH] == hashed_row:
             place = 0
@@ -47,7 +47,7 @@ def find_row(arena: Int64Array, table: int, hashed_row: int, row: int, width: in
 
 
 @inlined
-def row_before(
+def is_row_before(
     arena: Int64Array, one: int, two: int, width: int, orders: int, starts: Int64Array, data: UInt8Array
 ) -> bool:
     """Return whether a row is before another: by the first value, then the next, nulls first.
@@ -60,7 +60,7 @@ def row_before(
             return null > other
         value, compared = arena[one + 1 + place], arena[two + 1 + place]
         if value != compared and null == 0:
-            return before(value, compared, arena[orders + place], starts, data)
+            return is_before(value, compared, arena[orders + place], starts, data)
     return False
 
 
@@ -78,11 +78,11 @@ def _sift(
     row = arena[heap + place]
     while 2 * place + 1 < count:
         child = 2 * place + 1
-        if child + 1 < count and row_before(
+        if child + 1 < count and is_row_before(
             arena, arena[heap + child], arena[heap + child + 1], width, orders, starts, data
         ):
             child += 1
-        if not row_before(arena, row, arena[heap + child], width, orders, starts, data):
+        if not is_row_before(arena, row, arena[heap + child], width, orders, starts, data):
             break
         arena[heap + place] = arena[heap + child]
         place = child

@@ -5,7 +5,7 @@ The first word of a record is the link to the next record, so heads of chains an
 
 from __future__ import annotations
 
-from sparkext.kernels.arena.room import allocate, cleared, release
+from sparkext.kernels.arena.room import allocate, allocate_zeros, release
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.runtime.jit import inlined
 
@@ -20,13 +20,13 @@ _FIRST_BUCKETS = 8
 @inlined
 def open_table(arena: Int64Array, table: int) -> None:
     """Initialise a header as an empty table."""
-    arena[table] = cleared(arena, _FIRST_BUCKETS)
+    arena[table] = allocate_zeros(arena, _FIRST_BUCKETS)
     arena[table + 1] = _FIRST_BUCKETS - 1
     arena[table + 2] = 0
 
 
 @inlined
-def first(arena: Int64Array, table: int, hashed: int) -> int:
+def find_first(arena: Int64Array, table: int, hashed: int) -> int:
     """Return the first record of the bucket of a hash; 0 if there is none."""
     return arena[arena[table] + (hashed & arena[table + 1])]
 

@@ -36,18 +36,18 @@ def normal(word: int) -> int:
 
 
 @inlined
-def sortable(word: int) -> int:
+def order_double(word: int) -> int:
     """Return an integer in the order of doubles: -0.0 before 0.0, NaN last. The function is its own inverse."""
     return word ^ np.int64(0x7FFFFFFFFFFFFFFF) if word < 0 else word
 
 
 @inlined
-def before(one: int, two: int, order: int, starts: Int64Array, data: UInt8Array) -> bool:
+def is_before(one: int, two: int, order: int, starts: Int64Array, data: UInt8Array) -> bool:
     """Return whether a value is before another. The text of a code is `data[starts[code]:starts[code + 1]]`."""
     if order == INTEGER_ORDER:
         return one < two
     if order == DOUBLE_ORDER:
-        return sortable(one) < sortable(two)
+        return order_double(one) < order_double(two)
     return compare_texts(one, two, starts, data) < 0
 
 

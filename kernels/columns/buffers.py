@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.runtime.jit import AnyArray, frozen, kernel
+from sparkext.kernels.runtime.jit import AnyArray, freeze, kernel
 
 Int64Array = npt.NDArray[np.int64]
 UInt64Array = npt.NDArray[np.uint64]
@@ -34,37 +34,37 @@ def fixed_width_dtype(arrow_type: pa.DataType) -> np.dtype[Any] | None:
     return None if code is None else np.dtype(code)
 
 
-def values_view(array: pa.Array, dtype: npt.DTypeLike) -> AnyArray:
+def view_values(array: pa.Array, dtype: npt.DTypeLike) -> AnyArray:
     """View the value buffer of a fixed-width Arrow array as read-only `dtype[n]`; values of nulls are undefined."""
     wanted = np.dtype(dtype)
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
-        return frozen(np.empty(0, dtype=wanted))
-    return frozen(np.frombuffer(buffer, dtype=wanted, count=len(array), offset=array.offset * wanted.itemsize))
+        return freeze(np.empty(0, dtype=wanted))
+    return freeze(np.frombuffer(buffer, dtype=wanted, count=len(array), offset=array.offset * wanted.itemsize))
 
 
-def bits_view(array: pa.Array, buffer_index: int) -> UInt8Array:
+def unpack_bitmap(array: pa.Array, buffer_index: int) -> UInt8Array:
     """Unpack one bitmap of an Arrow array (0: validity, 1: boolean values) to uint8[n] of zeros and ones."""
     buffer = array.buffers()[buffer_index]
     out = np.empty(len(array), dtype=np.uint8)
     if buffer is None:
         out.fill(1)
     else:
-        _unpack_bits(frozen(np.frombuffer(buffer, dtype=np.uint8)), array.offset, out)
-    return frozen(out)
+        _unpack_bits(freeze(np.frombuffer(buffer, dtype=np.uint8)), array.offset, out)
+    return freeze(out)
 
 
-def validity(array: pa.Array) -> UInt8Array | None:
+def unpack_validity(array: pa.Array) -> UInt8Array | None:
     """Return uint8[n], 1 if the row is not null, else 0; None if no row is null."""
     if array.null_count == 0:
         return None
     if pa.types.is_null(array.type):
-        return frozen(np.zeros(len(array), dtype=np.uint8))
-    return bits_view(array, 0)
+        return freeze(np.zeros(len(array), dtype=np.uint8))
+    return unpack_bitmap(array, 0)
 
 
 def is_var(arrow_type: pa.DataType) -> bool:
-    """Return whether `arrow_type` is a (large) string or binary, the types that `var_bytes` views."""
+    """Return whether `arrow_type` is a (large) string or binary, the types that `view_var_bytes` views."""
     return bool(
         pa.types.is_string(arrow_type)
         or pa.types.is_large_string(arrow_type)
@@ -73,22 +73,22 @@ def is_var(arrow_type: pa.DataType) -> bool:
     )
 
 
-def var_bytes(array: pa.Array) -> VarBytes:
+def view_var_bytes(array: pa.Array) -> VarBytes:
     """View a (large) string or binary array as offsets and bytes; null rows may have any extent.
 
     32-bit offsets are widened, which is the only copy.
     """
-    offsets, data = raw_var_bytes(array)
-    return VarBytes(frozen(offsets.astype(np.int64, copy=False)), data)
+    offsets, data = view_raw_var_bytes(array)
+    return VarBytes(freeze(offsets.astype(np.int64, copy=False)), data)
 
 
 def as_binary(source: VarBytes) -> pa.Array:
-    """Return the byte strings as an Arrow array, without a copy; the inverse of `var_bytes`."""
+    """Return the byte strings as an Arrow array, without a copy; the inverse of `view_var_bytes`."""
     buffers = [None, pa.py_buffer(source.offsets), pa.py_buffer(source.data)]
     return pa.Array.from_buffers(pa.large_binary(), source.offsets.size - 1, buffers)
 
 
-def raw_var_bytes(array: pa.Array) -> tuple[AnyArray, UInt8Array]:
+def view_raw_var_bytes(array: pa.Array) -> tuple[AnyArray, UInt8Array]:
     """View a (large) string or binary array as offsets (int32 or int64, n + 1) and bytes, without a copy."""
     _, offsets_buffer, data_buffer = array.buffers()
     large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
@@ -98,7 +98,7 @@ def raw_var_bytes(array: pa.Array) -> tuple[AnyArray, UInt8Array]:
     else:
         offsets = np.frombuffer(offsets_buffer, dtype=dtype, count=len(array) + 1, offset=array.offset * dtype.itemsize)
     data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, dtype=np.uint8)
-    return frozen(offsets), frozen(data)
+    return freeze(offsets), freeze(data)
 
 
 def allocate(count: int, dtype: npt.DTypeLike) -> AnyArray:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, is_var, raw_var_bytes
+from sparkext.kernels.columns.buffers import Int64Array, is_var, view_raw_var_bytes
 from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.runtime.jit import AnyArray
 
 
-def row_bytes(array: pa.Array, rows: RowIds, missing: bool) -> Int64Array:
+def measure_rows(array: pa.Array, rows: RowIds, missing: bool) -> Int64Array:
     """Return int64[k]: the bytes of a copy of each of `rows` (RowIds[k]), without validity bits.
 
     Rows of -1, which `missing` allows, have no values; a null row counts the range that its offsets span.
@@ -25,25 +25,25 @@ def row_bytes(array: pa.Array, rows: RowIds, missing: bool) -> Int64Array:
     stop = start + 1
     if missing:
         start, stop = np.maximum(start, 0), np.maximum(stop, 0)
-    return _range_bytes(array, start, stop)
+    return _measure_ranges(array, start, stop)
 
 
-def _range_bytes(array: pa.Array, start: Int64Array, stop: Int64Array) -> Int64Array:
+def _measure_ranges(array: pa.Array, start: Int64Array, stop: Int64Array) -> Int64Array:
     """Return int64[k]: the bytes of rows start[i] to before stop[i]."""
     kind, count = array.type, stop - start
     if pa.types.is_struct(kind):
-        fields = (_range_bytes(array.field(number), start, stop) for number in range(kind.num_fields))
+        fields = (_measure_ranges(array.field(number), start, stop) for number in range(kind.num_fields))
         return sum(fields, np.zeros_like(count))
     if is_var(kind):
-        offsets, _ = raw_var_bytes(array)
+        offsets, _ = view_raw_var_bytes(array)
         return count * offsets.itemsize + offsets[stop] - offsets[start]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        offsets = _list_offsets(array)
-        elements = _range_bytes(array.values, offsets[start].astype(np.int64), offsets[stop].astype(np.int64))
+        offsets = _view_list_offsets(array)
+        elements = _measure_ranges(array.values, offsets[start].astype(np.int64), offsets[stop].astype(np.int64))
         return count * offsets.itemsize + elements
     if pa.types.is_fixed_size_list(kind):
         first = array.offset
-        return _range_bytes(array.values, (first + start) * kind.list_size, (first + stop) * kind.list_size)
+        return _measure_ranges(array.values, (first + start) * kind.list_size, (first + stop) * kind.list_size)
     width = fixed_bytes(kind)
     return count * (-(-array.nbytes // max(1, len(array))) if width is None else width)
 
@@ -64,7 +64,7 @@ def fixed_bytes(kind: pa.DataType) -> int | None:
         return None
 
 
-def _list_offsets(array: pa.Array) -> AnyArray:
+def _view_list_offsets(array: pa.Array) -> AnyArray:
     """View the offsets of a list or map array (n + 1)."""
     dtype = np.dtype(np.int64 if pa.types.is_large_list(array.type) else np.int32)
     buffer = array.buffers()[1]

@@ -19,13 +19,13 @@ from sparkext.kernels.columns.buffers import (
     allocate,
     fixed_width_dtype,
     is_var,
-    raw_var_bytes,
-    values_view,
+    view_raw_var_bytes,
+    view_values,
 )
-from sparkext.kernels.columns.extents import fixed_bytes, row_bytes
+from sparkext.kernels.columns.extents import fixed_bytes, measure_rows
 from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.runtime.intrinsics import copy_bytes, load_u64, prefetch, store_u64
-from sparkext.kernels.runtime.jit import AnyArray, frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import AnyArray, freeze, inlined, kernel
 
 MAX_VAR_BYTES = 2**31 - 1
 """Most bytes of a string or binary column of one batch: Arrow's 32-bit offsets end here."""
@@ -62,13 +62,13 @@ class Column:
         """Prepare an Arrow array. Copies nothing."""
         bits = None
         if array.null_count and array.buffers()[0] is not None:
-            bits = frozen(np.frombuffer(array.buffers()[0], dtype=np.uint8))
+            bits = freeze(np.frombuffer(array.buffers()[0], dtype=np.uint8))
         dtype = fixed_width_dtype(array.type)
         if dtype is not None:
-            return cls(array, values_view(array, dtype), None, bits, array.offset)
+            return cls(array, view_values(array, dtype), None, bits, array.offset)
         if is_var(array.type):
-            offsets, data = raw_var_bytes(array)
-            return cls(array, data, offsets, bits, array.offset, _longest(offsets))
+            offsets, data = view_raw_var_bytes(array)
+            return cls(array, data, offsets, bits, array.offset, _find_longest(offsets))
         return cls(array, None, None, bits, array.offset)
 
     @property
@@ -92,7 +92,7 @@ class Column:
     def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
         """Add to `sizes` (int64[k]) the bytes of each of `rows` (RowIds[k]) after it is gathered."""
         if self.values is None:
-            sizes += row_bytes(self.array, rows, missing)
+            sizes += measure_rows(self.array, rows, missing)
         elif self.offsets is None:
             sizes += self.values.itemsize
         else:
@@ -120,7 +120,7 @@ class Column:
             return pa.Array.from_buffers(self.array.type, rows.size, [validity, pa.py_buffer(out)], null_count=nulls)
         bound = rows.size * self.longest
         if bound > _ONE_PASS_BYTES:
-            bound = _total_length(self.offsets, rows, missing)
+            bound = _sum_lengths(self.offsets, rows, missing)
         if bound > MAX_VAR_BYTES:
             raise VarBytesOverflowError
         offsets = allocate(rows.size + 1, np.int32)
@@ -135,7 +135,7 @@ class Column:
         bitmap = allocate((rows.size + 7) // 8, np.uint8)
         bitmap[:] = 0
         bits = np.empty(0, dtype=np.uint8) if self.bits is None else self.bits
-        nulls = _gather_validity(frozen(bits), self.first_bit, rows, bitmap)
+        nulls = _gather_validity(freeze(bits), self.first_bit, rows, bitmap)
         return pa.py_buffer(bitmap), nulls
 
     def _take_by_arrow(self, rows: RowIds, missing: bool) -> pa.Array:
@@ -143,10 +143,10 @@ class Column:
         return self.array.take(indices)
 
 
-def gathered(values: AnyArray, rows: RowIds) -> AnyArray:
+def gather_values(values: AnyArray, rows: RowIds) -> AnyArray:
     """Return values[rows]; values are unsigned integers of any width."""
     out = allocate(rows.size, values.dtype)
-    _gather_fixed(frozen(values), rows, False, out)
+    _gather_fixed(freeze(values), rows, False, out)
     return out
 
 
@@ -164,7 +164,7 @@ def compose(outer: RowIds, inner: RowIds, out: RowIds) -> None:
 
 
 @kernel
-def _longest(offsets: AnyArray) -> int:
+def _find_longest(offsets: AnyArray) -> int:
     """Return the length of the longest string in bytes."""
     longest = np.int64(0)
     for i in range(offsets.size - 1):
@@ -209,7 +209,7 @@ def _gather_validity(bits: UInt8Array, first_bit: int, rows: RowIds, bitmap: UIn
 
 
 @kernel
-def _total_length(offsets: AnyArray, rows: RowIds, missing: bool) -> int:
+def _sum_lengths(offsets: AnyArray, rows: RowIds, missing: bool) -> int:
     """Return the total bytes of the strings of these rows."""
     total = np.int64(0)
     for i in range(rows.size):
@@ -230,7 +230,7 @@ def _add_lengths(offsets: AnyArray, rows: RowIds, missing: bool, sizes: Int64Arr
 
 
 @inlined
-def _consecutive(rows: RowIds, i: int) -> int:
+def _count_consecutive(rows: RowIds, i: int) -> int:
     """Return how many rows from `i` on are consecutive in the source."""
     end = i + 1
     while end < rows.size and rows[end] - rows[i] == end - i:
@@ -269,7 +269,7 @@ def _gather_bytes(
         if not missing or row >= 0:
             start = np.int64(offsets[row])
             if i + _RUN <= n and rows[i + _RUN - 1] - row == _RUN - 1:
-                run = _consecutive(rows, i)
+                run = _count_consecutive(rows, i)
             length = np.int64(offsets[row + run]) - start
             if length <= 16 and start <= last_word_pair:
                 store_u64(out, at, load_u64(data, start))

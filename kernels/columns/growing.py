@@ -14,7 +14,7 @@ Int32Array = npt.NDArray[np.int32]
 _LEAST = 64
 
 
-def grown(array: AnyArray, size: int, fill: int = 0) -> AnyArray:
+def grow_array(array: AnyArray, size: int, fill: int = 0) -> AnyArray:
     """Return `array`, or a copy of at least twice its length that holds `size` elements; new ones are `fill`."""
     if size <= array.size:
         return array
@@ -26,7 +26,7 @@ def grown(array: AnyArray, size: int, fill: int = 0) -> AnyArray:
     return larger
 
 
-def bitmap(mask: UInt8Array | None) -> pa.Buffer | None:
+def pack_validity(mask: UInt8Array | None) -> pa.Buffer | None:
     """Return the validity bitmap of uint8[n] (zero if null), or None if all are valid."""
     if mask is None or mask.all():
         return None
@@ -35,13 +35,13 @@ def bitmap(mask: UInt8Array | None) -> pa.Buffer | None:
 
 def fixed_array(values: AnyArray, arrow_type: pa.DataType, mask: UInt8Array | None = None) -> pa.Array:
     """Return a copy of `values` as an Arrow array of a type of the same width, null if `mask` is zero."""
-    return pa.Array.from_buffers(arrow_type, values.size, [bitmap(mask), pa.py_buffer(values.copy())])
+    return pa.Array.from_buffers(arrow_type, values.size, [pack_validity(mask), pa.py_buffer(values.copy())])
 
 
 def bool_array(values: UInt8Array, mask: UInt8Array | None = None) -> pa.Array:
     """Return uint8[n] of zeros and ones as Arrow booleans, null if `mask` is zero."""
     bits = pa.py_buffer(np.packbits(values.astype(bool), bitorder="little"))
-    return pa.Array.from_buffers(pa.bool_(), values.size, [bitmap(mask), bits])
+    return pa.Array.from_buffers(pa.bool_(), values.size, [pack_validity(mask), bits])
 
 
 def decimal_array(low: Int64Array, high: Int64Array, arrow_type: pa.DataType, mask: UInt8Array | None) -> pa.Array:
@@ -49,4 +49,4 @@ def decimal_array(low: Int64Array, high: Int64Array, arrow_type: pa.DataType, ma
     halves = np.empty((low.size, 2), dtype=np.int64)
     halves[:, 0] = low
     halves[:, 1] = high
-    return pa.Array.from_buffers(arrow_type, low.size, [bitmap(mask), pa.py_buffer(halves)])
+    return pa.Array.from_buffers(arrow_type, low.size, [pack_validity(mask), pa.py_buffer(halves)])

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, is_var
-from sparkext.kernels.columns.growing import Int32Array, bool_array, grown
+from sparkext.kernels.columns.growing import Int32Array, bool_array, grow_array
 from sparkext.kernels.groups.accumulator import Accumulator
 from sparkext.kernels.groups.group_rows import GroupRows
 from sparkext.kernels.groups.text_dictionary import large_type
@@ -46,7 +46,7 @@ class ChoiceAccumulator(Accumulator):
         return self._places.nbytes + sum(piece.nbytes for piece in self._pieces)
 
     def _add(self, rows: GroupRows, values: pa.Array) -> None:
-        self._places = grown(self._places, rows.groups, fill=-1)
+        self._places = grow_array(self._places, rows.groups, fill=-1)
         mask = rows.mask if self._ignore_nulls else rows.mask[:0]
         chosen = np.empty(min(rows.rows, self._places.size), dtype=np.int64)
         count, fresh = _choose(self._is_last, rows.all_numbers, mask, self._kept, self._places, chosen)
@@ -70,7 +70,7 @@ class ChoiceAccumulator(Accumulator):
 
     def states(self, start: int, stop: int) -> list[pa.Array]:
         """See `Accumulator`."""
-        self._places = grown(self._places, stop, fill=-1)
+        self._places = grow_array(self._places, stop, fill=-1)
         places = self._places[start:stop]
         chosen = pa.array(places, mask=places < 0)
         pieces = self._pieces or [pa.array([], self._kept_type)]

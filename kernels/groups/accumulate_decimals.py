@@ -17,12 +17,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, values_view
-from sparkext.kernels.columns.growing import Int32Array, bool_array, decimal_array, fixed_array, grown
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, view_values
+from sparkext.kernels.columns.growing import Int32Array, bool_array, decimal_array, fixed_array, grow_array
 from sparkext.kernels.groups.accumulator import Accumulator
-from sparkext.kernels.groups.group_rows import Counts, GroupRows, Seen
+from sparkext.kernels.groups.group_rows import GroupRows, SeenGroups, ValueCounts
 from sparkext.kernels.keys.normalised import decimal_halves
-from sparkext.kernels.runtime.jit import frozen, kernel
+from sparkext.kernels.runtime.jit import freeze, kernel
 
 MOST_DIGITS = 38
 _MORE_DIGITS = 10  # additional digits of a sum
@@ -51,9 +51,9 @@ class DecimalSums:
     def add(self, rows: GroupRows, values: pa.Array) -> None:
         """Add the values that are not null."""
         is_word = pa.types.is_int64(values.type)
-        words = values_view(values, np.int64) if is_word else frozen(decimal_halves(values).reshape(-1))
+        words = view_values(values, np.int64) if is_word else freeze(decimal_halves(values).reshape(-1))
         step = 1 if is_word else 2
-        self._low = grown(self._low, rows.groups)
+        self._low = grow_array(self._low, rows.groups)
         if self._high is None:
             largest = int(_largest_magnitude(words, step, rows.mask))
             if largest >= 0 and self._fits(largest * rows.rows):
@@ -63,9 +63,9 @@ class DecimalSums:
                     _add_narrow(rows.numbers, words, step, rows.mask, self._low)
                 return
             self._high = self._low >> 63
-        self._high = grown(self._high, rows.groups)
+        self._high = grow_array(self._high, rows.groups)
         if self._checked:
-            self._overflown = grown(self._overflown, rows.groups)
+            self._overflown = grow_array(self._overflown, rows.groups)
         _add_wide(rows.all_numbers, words, step, rows.mask, self._low, self._high, self._overflown)
 
     def _fits(self, more: int) -> bool:
@@ -79,14 +79,14 @@ class DecimalSums:
 
     def sums(self, start: int, stop: int) -> pa.Array:
         """Return the sums of the groups start to before stop, null if they have overflown."""
-        self._low = grown(self._low, stop)
+        self._low = grow_array(self._low, stop)
         low = self._low[start:stop]
         if self._high is None:
             return decimal_array(low, low >> 63, self.sum_type, None)
-        self._high = grown(self._high, stop)
+        self._high = grow_array(self._high, stop)
         mask = None
         if self._checked:
-            self._overflown = grown(self._overflown, stop)
+            self._overflown = grow_array(self._overflown, stop)
             mask = 1 - self._overflown[start:stop]
         return decimal_array(low, self._high[start:stop], self.sum_type, mask)
 
@@ -102,7 +102,7 @@ class DecimalSumAccumulator(Accumulator):
     def clear(self) -> None:
         """See `Accumulator`."""
         self._sums = DecimalSums(self.value_type)
-        self._seen = Seen()
+        self._seen = SeenGroups()
 
     @property
     def nbytes(self) -> int:
@@ -129,7 +129,7 @@ class DecimalAverageAccumulator(Accumulator):
     def clear(self) -> None:
         """See `Accumulator`."""
         self._sums = DecimalSums(self.value_type)
-        self._counts = Counts()
+        self._counts = ValueCounts()
 
     @property
     def nbytes(self) -> int:

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
-from sparkext.kernels.columns.growing import Int32Array, decimal_array, grown
+from sparkext.kernels.columns.growing import Int32Array, decimal_array, grow_array
 from sparkext.kernels.groups.accumulator import Accumulator
-from sparkext.kernels.groups.group_rows import GroupRows, Seen
+from sparkext.kernels.groups.group_rows import GroupRows, SeenGroups
 from sparkext.kernels.keys.normalised import decimal_halves
 from sparkext.kernels.keys.value_words import ordered_words, words_array
-from sparkext.kernels.runtime.jit import frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 _MIN, _MAX, _AND, _OR, _XOR = range(5)
 _OPERATIONS = {"min": _MIN, "max": _MAX, "bit_and": _AND, "bit_or": _OR, "bit_xor": _XOR}
@@ -36,7 +36,7 @@ class WordAccumulator(Accumulator):
     def clear(self) -> None:
         """See `Accumulator`."""
         self._words = np.zeros(0, dtype=np.int64)
-        self._seen = Seen()
+        self._seen = SeenGroups()
 
     @property
     def nbytes(self) -> int:
@@ -44,7 +44,7 @@ class WordAccumulator(Accumulator):
         return self._words.nbytes + self._seen.nbytes
 
     def _add(self, rows: GroupRows, values: pa.Array) -> None:
-        self._words = grown(self._words, rows.groups, _NEUTRAL[self._operation])
+        self._words = grow_array(self._words, rows.groups, _NEUTRAL[self._operation])
         words = ordered_words(values)
         if rows.numbers is None:
             _absorb_all(self._operation, self._equal_zeros, words, rows.mask, self._words)
@@ -56,7 +56,7 @@ class WordAccumulator(Accumulator):
 
     def states(self, start: int, stop: int) -> list[pa.Array]:
         """See `Accumulator`."""
-        self._words = grown(self._words, stop, _NEUTRAL[self._operation])
+        self._words = grow_array(self._words, stop, _NEUTRAL[self._operation])
         return [words_array(self._words[start:stop], self.value_type, self._seen.flags(start, stop))]
 
 
@@ -73,7 +73,7 @@ class LongDecimalExtremeAccumulator(Accumulator):
         """See `Accumulator`."""
         self._low = np.zeros(0, dtype=np.int64)
         self._high = np.zeros(0, dtype=np.int64)
-        self._seen = Seen()
+        self._seen = SeenGroups()
 
     @property
     def nbytes(self) -> int:
@@ -82,12 +82,12 @@ class LongDecimalExtremeAccumulator(Accumulator):
 
     def _reserve(self, groups: int) -> None:
         """Reserve states. A group begins with an extreme 128-bit number, which is beyond all decimals of 38 digits."""
-        self._low = grown(self._low, groups)
-        self._high = grown(self._high, groups, _LEAST if self._greatest else _MOST)
+        self._low = grow_array(self._low, groups)
+        self._high = grow_array(self._high, groups, _LEAST if self._greatest else _MOST)
 
     def _add(self, rows: GroupRows, values: pa.Array) -> None:
         self._reserve(rows.groups)
-        halves = frozen(decimal_halves(values).reshape(-1))
+        halves = freeze(decimal_halves(values).reshape(-1))
         _absorb_decimals(self._greatest, rows.all_numbers, halves, rows.mask, self._low, self._high)
         self._seen.add(rows)
 
@@ -105,7 +105,7 @@ def _is_zero(word: np.int64) -> bool:
 
 
 @inlined
-def _first_zero(words: Int64Array, mask: UInt8Array) -> np.int64:
+def _find_zero_word(words: Int64Array, mask: UInt8Array) -> np.int64:
     """Return the first word of a zero that is not null. There has to be one."""
     i = 0
     while not _is_zero(words[i]) or (mask.size != 0 and mask[i] == 0):
@@ -170,7 +170,7 @@ def _absorb_all(operation: int, equal_zeros: bool, words: Int64Array, mask: UInt
         for i in range(words.size):
             state ^= words[i] if none_null or mask[i] != 0 else np.int64(0)
     if equal_zeros and _is_zero(state):
-        state = states[0] if _is_zero(states[0]) else _first_zero(words, mask)
+        state = states[0] if _is_zero(states[0]) else _find_zero_word(words, mask)
     states[0] = state
 
 

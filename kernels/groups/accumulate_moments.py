@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import UInt8Array, values_view
-from sparkext.kernels.columns.growing import Int32Array, fixed_array, grown
+from sparkext.kernels.columns.buffers import UInt8Array, view_values
+from sparkext.kernels.columns.growing import Int32Array, fixed_array, grow_array
 from sparkext.kernels.groups.accumulator import Accumulator
 from sparkext.kernels.groups.group_rows import GroupRows
 from sparkext.kernels.runtime.jit import kernel
@@ -32,13 +32,13 @@ class MomentsAccumulator(Accumulator):
         return self._moments.nbytes
 
     def _add(self, rows: GroupRows, values: pa.Array) -> None:
-        self._moments = grown(self._moments, 3 * rows.groups)
-        doubles = values_view(values.cast(pa.float64(), safe=False), np.float64)
+        self._moments = grow_array(self._moments, 3 * rows.groups)
+        doubles = view_values(values.cast(pa.float64(), safe=False), np.float64)
         _add_moments(rows.all_numbers, doubles, rows.mask, self._moments)
 
     def states(self, start: int, stop: int) -> list[pa.Array]:
         """See `Accumulator`."""
-        self._moments = grown(self._moments, 3 * stop)
+        self._moments = grow_array(self._moments, 3 * stop)
         return [fixed_array(self._moments[3 * start + at : 3 * stop : 3], pa.float64()) for at in range(3)]
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, values_view
-from sparkext.kernels.columns.growing import Int32Array, fixed_array, grown
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, view_values
+from sparkext.kernels.columns.growing import Int32Array, fixed_array, grow_array
 from sparkext.kernels.groups.accumulator import Accumulator
-from sparkext.kernels.groups.group_rows import Counts, GroupRows, Seen
+from sparkext.kernels.groups.group_rows import GroupRows, SeenGroups, ValueCounts
 from sparkext.kernels.keys.normalised import column_words
 from sparkext.kernels.runtime.jit import kernel
 
@@ -25,7 +25,7 @@ class CountAccumulator(Accumulator):
 
     def clear(self) -> None:
         """See `Accumulator`."""
-        self._counts = Counts()
+        self._counts = ValueCounts()
 
     @property
     def nbytes(self) -> int:
@@ -54,7 +54,7 @@ class IntegerSumAccumulator(Accumulator):
     def clear(self) -> None:
         """See `Accumulator`."""
         self._sums = np.zeros(0, dtype=np.int64)
-        self._seen = Seen()
+        self._seen = SeenGroups()
 
     @property
     def nbytes(self) -> int:
@@ -63,7 +63,7 @@ class IntegerSumAccumulator(Accumulator):
 
     def _add(self, rows: GroupRows, values: pa.Array) -> None:
         words = column_words(values)
-        self._sums = grown(self._sums, rows.groups)
+        self._sums = grow_array(self._sums, rows.groups)
         if rows.numbers is None:
             overflow = _add_all_words(words, rows.mask, self._checked, self._sums)
         else:
@@ -74,7 +74,7 @@ class IntegerSumAccumulator(Accumulator):
 
     def states(self, start: int, stop: int) -> list[pa.Array]:
         """See `Accumulator`."""
-        self._sums = grown(self._sums, stop)
+        self._sums = grow_array(self._sums, stop)
         return [fixed_array(self._sums[start:stop], pa.int64(), self._seen.flags(start, stop))]
 
 
@@ -91,8 +91,8 @@ class _DoubleSums:
 
     def add(self, rows: GroupRows, values: pa.Array) -> None:
         """Add numbers of any type, as doubles."""
-        doubles = values_view(values.cast(pa.float64(), safe=False), np.float64)
-        self._sums = grown(self._sums, rows.groups)
+        doubles = view_values(values.cast(pa.float64(), safe=False), np.float64)
+        self._sums = grow_array(self._sums, rows.groups)
         if rows.numbers is None:
             self._sums[0] += _sum_doubles(doubles, rows.mask)
         else:
@@ -100,7 +100,7 @@ class _DoubleSums:
 
     def sums(self, start: int, stop: int) -> DoubleArray:
         """Return float64: the sums of the groups start to before stop."""
-        self._sums = grown(self._sums, stop)
+        self._sums = grow_array(self._sums, stop)
         return self._sums[start:stop]
 
 
@@ -110,7 +110,7 @@ class DoubleSumAccumulator(Accumulator):
     def clear(self) -> None:
         """See `Accumulator`."""
         self._sums = _DoubleSums()
-        self._seen = Seen()
+        self._seen = SeenGroups()
 
     @property
     def nbytes(self) -> int:
@@ -135,7 +135,7 @@ class AverageAccumulator(Accumulator):
     def clear(self) -> None:
         """See `Accumulator`."""
         self._sums = _DoubleSums()
-        self._counts = Counts()
+        self._counts = ValueCounts()
 
     @property
     def nbytes(self) -> int:

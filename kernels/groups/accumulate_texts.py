@@ -13,14 +13,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, UInt64Array, var_bytes
-from sparkext.kernels.columns.growing import Int32Array, bitmap, grown
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, UInt64Array, view_var_bytes
+from sparkext.kernels.columns.growing import Int32Array, grow_array, pack_validity
 from sparkext.kernels.groups.accumulator import Accumulator
 from sparkext.kernels.groups.group_rows import GroupRows
 from sparkext.kernels.groups.text_dictionary import large_type
 from sparkext.kernels.keys.bytes_equal import compare_spans
 from sparkext.kernels.runtime.intrinsics import copy_bytes
-from sparkext.kernels.runtime.jit import frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 _LEAST_SWEPT = 1 << 16
 
@@ -50,14 +50,14 @@ class TextExtremeAccumulator(Accumulator):
         return sum(array.nbytes for array in arrays)
 
     def _reserve(self, groups: int) -> None:
-        self._prefixes = grown(self._prefixes, groups)
-        self._starts = grown(self._starts, groups)
-        self._lengths = grown(self._lengths, groups, fill=-1)
-        self._rows = grown(self._rows, groups, fill=-1)
+        self._prefixes = grow_array(self._prefixes, groups)
+        self._starts = grow_array(self._starts, groups)
+        self._lengths = grow_array(self._lengths, groups, fill=-1)
+        self._rows = grow_array(self._rows, groups, fill=-1)
 
     def _add(self, rows: GroupRows, values: pa.Array) -> None:
         self._reserve(rows.groups)
-        offsets, data = var_bytes(values)
+        offsets, data = view_var_bytes(values)
         winners = np.empty(rows.rows, dtype=np.int32)
         count, size = _find_extremes(
             self._greatest,
@@ -69,23 +69,23 @@ class TextExtremeAccumulator(Accumulator):
             self._starts,
             self._lengths,
             self._rows,
-            frozen(self._bytes),
+            freeze(self._bytes),
             winners,
         )
         if self._used + size > self._bytes.size:
             self._sweep(size)
         ends = self._starts, self._lengths
-        self._used = _keep_rows(frozen(winners[:count]), offsets, data, *ends, self._rows, self._bytes, self._used)
+        self._used = _keep_rows(freeze(winners[:count]), offsets, data, *ends, self._rows, self._bytes, self._used)
 
     def _sweep(self, more: int) -> None:
         """Reserve `more` bytes: drop stale bytes if they are more than half of all, else grow the buffer."""
         held = int(np.maximum(self._lengths, 0).sum())
         if self._used > 2 * held + _LEAST_SWEPT:
             swept = np.empty(2 * held + more, dtype=np.uint8)
-            self._used = _copy_values(self._starts, self._lengths, frozen(self._bytes), swept)
+            self._used = _copy_values(self._starts, self._lengths, freeze(self._bytes), swept)
             self._bytes = swept
         else:
-            self._bytes = grown(self._bytes, self._used + more)
+            self._bytes = grow_array(self._bytes, self._used + more)
 
     def states(self, start: int, stop: int) -> list[pa.Array]:
         """See `Accumulator`."""
@@ -94,8 +94,8 @@ class TextExtremeAccumulator(Accumulator):
         offsets = np.zeros(stop - start + 1, dtype=np.int64)
         np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
         data = np.empty(int(offsets[-1]), dtype=np.uint8)
-        _copy_values(self._starts[start:stop].copy(), lengths, frozen(self._bytes), data)
-        buffers = [bitmap((lengths >= 0).view(np.uint8)), pa.py_buffer(offsets), pa.py_buffer(data)]
+        _copy_values(self._starts[start:stop].copy(), lengths, freeze(self._bytes), data)
+        buffers = [pack_validity((lengths >= 0).view(np.uint8)), pa.py_buffer(offsets), pa.py_buffer(data)]
         array = pa.Array.from_buffers(large_type(self.value_type), lengths.size, buffers)
         return [array.cast(self.value_type)]
 

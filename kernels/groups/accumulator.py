@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import validity
+from sparkext.kernels.columns.buffers import unpack_validity
 from sparkext.kernels.columns.growing import Int32Array
 from sparkext.kernels.groups.group_rows import GroupRows
-from sparkext.kernels.runtime.jit import NO_MASK, frozen
+from sparkext.kernels.runtime.jit import NO_MASK, freeze
 
 
 class Accumulator(ABC):
@@ -45,13 +45,13 @@ class Accumulator(ABC):
             rows = len(values)
             if pa.types.is_null(values.type):
                 values = pa.nulls(rows, self.value_type)
-            mask = validity(values)
+            mask = unpack_validity(values)
         elif numbers is not None:
             rows = numbers.size
         if numbers is not None:
             assert numbers.size == rows, f"{numbers.size} numbers for {rows} rows"
             assert numbers.dtype == np.int32, f"numbers are int32, not {numbers.dtype}"
-            numbers = frozen(numbers)
+            numbers = freeze(numbers)
         self._add(GroupRows(numbers, max(groups, 1), rows, NO_MASK if mask is None else mask), values)
 
     @abstractmethod

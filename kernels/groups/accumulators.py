@@ -55,7 +55,7 @@ def accumulator(
         if function in ("first", "last"):
             return ChoiceAccumulator(function, value_type, ignore_nulls)
         if function in ("min", "max"):
-            return _extreme(function, value_type)
+            return _create_extreme(function, value_type)
         is_integer, is_decimal = pa.types.is_signed_integer(value_type), pa.types.is_decimal128(value_type)
         is_number = is_integer or pa.types.is_float32(value_type) or pa.types.is_float64(value_type)
         if function == "sum" and is_decimal:
@@ -75,7 +75,7 @@ def accumulator(
     raise TypeError(f"no accumulator for {function} of {value_type}; functions are {', '.join(FUNCTIONS)}")
 
 
-def _extreme(function: str, value_type: pa.DataType) -> Accumulator:
+def _create_extreme(function: str, value_type: pa.DataType) -> Accumulator:
     if is_var(value_type):
         return TextExtremeAccumulator(function, value_type)
     if word_bits(value_type) is not None:

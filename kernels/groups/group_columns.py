@@ -20,14 +20,21 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate, is_var, raw_var_bytes, validity
-from sparkext.kernels.columns.growing import Int32Array, bitmap, decimal_array, grown
+from sparkext.kernels.columns.buffers import (
+    Int64Array,
+    UInt8Array,
+    allocate,
+    is_var,
+    unpack_validity,
+    view_raw_var_bytes,
+)
+from sparkext.kernels.columns.growing import Int32Array, decimal_array, grow_array, pack_validity
 from sparkext.kernels.groups.text_dictionary import TextDictionary, large_type
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.keys.normalised import column_words, decimal_halves, word_bits
 from sparkext.kernels.keys.value_words import words_array
 from sparkext.kernels.runtime.intrinsics import load_u64
-from sparkext.kernels.runtime.jit import NO_MASK, AnyArray, frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import NO_MASK, AnyArray, freeze, inlined, kernel
 
 LONGEST_INLINE = 7
 
@@ -52,7 +59,7 @@ class KeyColumn(Protocol):
     def remember(self, fields: Sequence[Field], rows: Int32Array) -> None:
         """Append the words of `rows`, the first rows of a morsel's new groups."""
 
-    def remembered(self) -> Sequence[Field]:
+    def read_fields(self) -> Sequence[Field]:
         """Return the words of all groups."""
 
     def keys(self, start: int, stop: int) -> pa.Array:
@@ -62,7 +69,7 @@ class KeyColumn(Protocol):
         """Forget all groups."""
 
 
-def key_column(arrow_type: pa.DataType, hash_mask: int = FULL_MASK) -> KeyColumn:
+def create_key_column(arrow_type: pa.DataType, hash_mask: int = FULL_MASK) -> KeyColumn:
     """Return the column for keys of this type. Raises `TypeError` if rows cannot be grouped by this type."""
     if is_var(arrow_type):
         return TextColumn(arrow_type, hash_mask)
@@ -94,31 +101,31 @@ class FixedColumn:
         """See `KeyColumn`. Words of nulls are undefined."""
         if pa.types.is_null(column.type):
             column = pa.nulls(len(column), self._type)
-        valid = validity(column)
+        valid = unpack_validity(column)
         mask = NO_MASK if valid is None else valid
         if not self._wide:
             return [Field(column_words(column), mask)], False
         halves = decimal_halves(column)
-        return [Field(frozen(halves[:, half].copy()), mask) for half in (1, 0)], False
+        return [Field(freeze(halves[:, half].copy()), mask) for half in (1, 0)], False
 
     def remember(self, fields: Sequence[Field], rows: Int32Array) -> None:
         """See `KeyColumn`."""
         stop = self._count + rows.size
         for number, field in enumerate(fields):
-            self._words[number] = grown(self._words[number], stop)
+            self._words[number] = grow_array(self._words[number], stop)
             self._words[number][self._count : stop] = field.words[rows]
         mask = fields[0].mask
         if self._valid is None and mask.size:
             self._valid = np.ones(self._words[0].size, dtype=np.uint8)
         if self._valid is not None:
-            self._valid = grown(self._valid, stop)
+            self._valid = grow_array(self._valid, stop)
             self._valid[self._count : stop] = mask[rows] if mask.size else 1
         self._count = stop
 
-    def remembered(self) -> Sequence[Field]:
+    def read_fields(self) -> Sequence[Field]:
         """See `KeyColumn`."""
-        mask = NO_MASK if self._valid is None else frozen(self._valid[: self._count])
-        return [Field(frozen(words[: self._count]), mask) for words in self._words]
+        mask = NO_MASK if self._valid is None else freeze(self._valid[: self._count])
+        return [Field(freeze(words[: self._count]), mask) for words in self._words]
 
     def keys(self, start: int, stop: int) -> pa.Array:
         """See `KeyColumn`."""
@@ -163,11 +170,11 @@ class TextColumn:
             column = pa.nulls(len(column), self._type)
         recoded = False
         if self._inline:
-            offsets, data = raw_var_bytes(column)
-            mask = validity(column)
+            offsets, data = view_raw_var_bytes(column)
+            mask = unpack_validity(column)
             words = allocate(len(column), np.int64)
             if _inline_texts(offsets, data, NO_MASK if mask is None else mask, words):
-                return [Field(frozen(words), NO_MASK)], False
+                return [Field(freeze(words), NO_MASK)], False
             self._recode()
             recoded = True
         return [Field(self._dictionary.codes(column), NO_MASK)], recoded
@@ -181,28 +188,28 @@ class TextColumn:
     def remember(self, fields: Sequence[Field], rows: Int32Array) -> None:
         """See `KeyColumn`."""
         stop = self._count + rows.size
-        self._words = grown(self._words, stop)
+        self._words = grow_array(self._words, stop)
         self._words[self._count : stop] = fields[0].words[rows]
         self._count = stop
 
-    def remembered(self) -> Sequence[Field]:
+    def read_fields(self) -> Sequence[Field]:
         """See `KeyColumn`."""
-        return [Field(frozen(self._words[: self._count]), NO_MASK)]
+        return [Field(freeze(self._words[: self._count]), NO_MASK)]
 
     def keys(self, start: int, stop: int) -> pa.Array:
         """See `KeyColumn`."""
         if not self._inline:
             return self._dictionary.texts(self._words[start:stop], self._type)
-        words = frozen(self._words[start:stop])
+        words = freeze(self._words[start:stop])
         offsets = np.empty(words.size + 1, dtype=np.int64)
         data = np.empty(LONGEST_INLINE * words.size, dtype=np.uint8)
         used = _texts_of_words(words, offsets, data)
-        buffers = [bitmap((words != 0).view(np.uint8)), pa.py_buffer(offsets), pa.py_buffer(data[:used].copy())]
+        buffers = [pack_validity((words != 0).view(np.uint8)), pa.py_buffer(offsets), pa.py_buffer(data[:used].copy())]
         return pa.Array.from_buffers(large_type(self._type), words.size, buffers).cast(self._type)
 
 
 @inlined
-def _swapped(word: np.uint64) -> np.uint64:
+def _reverse_bytes(word: np.uint64) -> np.uint64:
     """Return the eight bytes in reverse order."""
     low, middle = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
     word = ((word & low) << np.uint64(8)) | ((word >> np.uint64(8)) & low)
@@ -228,7 +235,7 @@ def _inline_texts(offsets: AnyArray, data: UInt8Array, valid: UInt8Array, out: I
         elif start + 8 <= data.size:
             bits = np.uint64(8 * length)
             # Two shifts: one by 64, for the empty text, is undefined.
-            text = (_swapped(load_u64(data, start)) >> one) >> (np.uint64(63) - bits)
+            text = (_reverse_bytes(load_u64(data, start)) >> one) >> (np.uint64(63) - bits)
             out[i] = np.int64(text | (one << bits))
         else:
             word = one

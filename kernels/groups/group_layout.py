@@ -20,7 +20,7 @@ import numpy as np
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate
 from sparkext.kernels.groups.group_columns import Field
 from sparkext.kernels.keys.normalised import word_range
-from sparkext.kernels.runtime.jit import frozen, kernel
+from sparkext.kernels.runtime.jit import freeze, kernel
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _WORD = 1 << 64
@@ -77,7 +77,7 @@ class KeyLayout:
             count, low, high = word_range(words, mask)
             bounds = self._ranges[number]
             if count and (bounds is None or low < bounds[0] or high > bounds[1]):
-                self._ranges[number] = _extended(bounds, int(low), int(high))
+                self._ranges[number] = _extend_range(bounds, int(low), int(high))
             elif bounds is None:
                 self._ranges[number] = 0, 0  # the digit uses this range from now on
         self._arrange()
@@ -126,11 +126,11 @@ class KeyLayout:
                     _pack_flag(mask, place == 0, word)
                 elif not _pack_word(words, mask, low, most, digit.nullable, place == 0, word):
                     return None
-            packed.append(frozen(word))
+            packed.append(freeze(word))
         return packed
 
 
-def _extended(bounds: tuple[int, int] | None, low: int, high: int) -> tuple[int, int]:
+def _extend_range(bounds: tuple[int, int] | None, low: int, high: int) -> tuple[int, int]:
     """Return a range that includes `bounds`, `low` and `high`; on an exceeded side it is extended by its size again."""
     if bounds is None:
         return low, high

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
-from sparkext.kernels.columns.growing import Int32Array, grown
-from sparkext.kernels.runtime.jit import frozen, kernel
+from sparkext.kernels.columns.growing import Int32Array, grow_array
+from sparkext.kernels.runtime.jit import freeze, kernel
 
 
 class GroupRows(NamedTuple):
@@ -26,7 +26,7 @@ class GroupRows(NamedTuple):
     @property
     def all_numbers(self) -> Int32Array:
         """The group id of each row, for kernels without a special path for a single group."""
-        return frozen(np.zeros(self.rows, dtype=np.int32)) if self.numbers is None else self.numbers
+        return freeze(np.zeros(self.rows, dtype=np.int32)) if self.numbers is None else self.numbers
 
     @property
     def present(self) -> int:
@@ -34,7 +34,7 @@ class GroupRows(NamedTuple):
         return int(np.count_nonzero(self.mask)) if self.mask.size else self.rows
 
 
-class Seen:
+class SeenGroups:
     """Which groups have had a value.
 
     All groups below an id, `_complete`, have had a value. Group ids are assigned in the order of first rows, and most
@@ -64,9 +64,9 @@ class Seen:
             return
         self._complete = _follow(rows.numbers, rows.mask, self._complete, rows.groups)
         if self._complete < rows.groups:
-            self._flags = grown(self._flags, rows.groups)
+            self._flags = grow_array(self._flags, rows.groups)
             _mark(rows.numbers, rows.mask, self._flags)
-            self._complete = _first_zero(self._flags, self._complete, rows.groups)
+            self._complete = _find_unflagged(self._flags, self._complete, rows.groups)
 
     def flags(self, start: int, stop: int) -> UInt8Array:
         """Return uint8[stop - start]: 1 for each of these groups that has had a value."""
@@ -77,7 +77,7 @@ class Seen:
         return flags
 
 
-class Counts:
+class ValueCounts:
     """The number of values of each group, int64."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Counts:
 
     def add(self, rows: GroupRows) -> None:
         """Count the rows that are not null."""
-        self._counts = grown(self._counts, rows.groups)
+        self._counts = grow_array(self._counts, rows.groups)
         if rows.numbers is None:
             self._counts[0] += rows.present
         else:
@@ -102,7 +102,7 @@ class Counts:
 
     def counts(self, start: int, stop: int) -> Int64Array:
         """Return int64: the counts of the groups start to before stop."""
-        self._counts = grown(self._counts, stop)
+        self._counts = grow_array(self._counts, stop)
         return self._counts[start:stop]
 
 
@@ -129,7 +129,7 @@ def _mark(numbers: Int32Array, mask: UInt8Array, flags: UInt8Array) -> None:
 
 
 @kernel
-def _first_zero(flags: UInt8Array, start: int, stop: int) -> int:
+def _find_unflagged(flags: UInt8Array, start: int, stop: int) -> int:
     while start < stop and flags[start] != 0:
         start += 1
     return start

@@ -22,7 +22,7 @@ from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.columns.growing import Int32Array
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.runtime.intrinsics import prefetch
-from sparkext.kernels.runtime.jit import frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 _FIRST_SLOTS = 1 << 10
 _AHEAD = 32
@@ -112,7 +112,7 @@ class HashSlots:
 
     def grow(self) -> None:
         """Double the slots."""
-        entries = frozen(self._table)
+        entries = freeze(self._table)
         self._resize(2 * self._slots)
         if self._width == 1:
             _move_words(entries, self._table, self._shift, self._mask)
@@ -135,7 +135,7 @@ class HashSlots:
                 *(words[0], words[1], start, self._table, self._shift, self._mask, far),
                 *(count, limit, numbers, fresh, known),
             )
-        rows = frozen(np.stack(words, axis=1).reshape(-1))
+        rows = freeze(np.stack(words, axis=1).reshape(-1))
         return _number_keys(
             *(rows, start, self._width, self._stride, self._table, self._shift, self._mask, far),
             *(count, limit, numbers, fresh, known),

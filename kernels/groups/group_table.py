@@ -22,12 +22,12 @@ import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import Int64Array, allocate
 from sparkext.kernels.columns.growing import Int32Array
-from sparkext.kernels.groups.group_columns import Field, TextColumn, key_column
+from sparkext.kernels.groups.group_columns import Field, TextColumn, create_key_column
 from sparkext.kernels.groups.group_layout import KeyLayout
 from sparkext.kernels.groups.group_slots import DenseSlots, HashSlots, Slots
 from sparkext.kernels.groups.text_dictionary import TextDictionary
 from sparkext.kernels.keys.hashing import FULL_MASK
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 
 MOST_GROUPS = (1 << 31) - 2
 _DENSE_WORDS = 1 << 18
@@ -57,7 +57,7 @@ class GroupTable:
     def __init__(self, types: Sequence[pa.DataType], hash_mask: int = FULL_MASK) -> None:
         if not types:
             raise ValueError("a group table needs at least one column")
-        self._columns = [key_column(arrow_type, hash_mask) for arrow_type in types]
+        self._columns = [create_key_column(arrow_type, hash_mask) for arrow_type in types]
         self._types = tuple(types)
         self._hash_mask = hash_mask
         self._count = 0
@@ -99,19 +99,19 @@ class GroupTable:
         """
         rows = len(columns[0])
         if rows == 0:
-            return frozen(np.empty(0, dtype=np.int32))
+            return freeze(np.empty(0, dtype=np.int32))
         if self._count + rows > MOST_GROUPS:
             raise OverflowError(f"a group table numbers at most {MOST_GROUPS:,} groups: it has to be cleared earlier")
         encoded = [column.encode(array) for column, array in zip(self._columns, columns, strict=True)]
         dictionary = self._dictionary
         if dictionary is not None:
             self._count = dictionary.count
-            return frozen(encoded[0][0][0].words.astype(np.int32))
+            return freeze(encoded[0][0][0].words.astype(np.int32))
         if any(recoded for _, recoded in encoded):
             self._layout = self._slots = None
         numbers = allocate(rows, np.int32)
         self._number([fields for fields, _ in encoded], numbers)
-        return frozen(numbers)
+        return freeze(numbers)
 
     @property
     def _dictionary(self) -> TextDictionary | None:
@@ -143,23 +143,23 @@ class GroupTable:
     def _arrange(self, fields: Sequence[Field]) -> list[Int64Array]:
         """Extend the layout to these words, insert all groups into new slots, and return the packed words."""
         layout = self._layout or KeyLayout(len(fields))
-        known = self._remembered()
+        known = self._read_fields()
         if self._count:  # unchanged words of groups may exceed the ranges of the layout
             layout.cover(known)
         layout.cover(fields)
         self._layout, self._slots = layout, self._new_slots(layout, self._count)
         if self._count:
             numbers, fresh = np.empty((2, self._count), dtype=np.int32)
-            self._slots.number(_packed(layout, known), 0, 0, numbers, fresh, 0)
-        return _packed(layout, fields)
+            self._slots.number(_pack_fields(layout, known), 0, 0, numbers, fresh, 0)
+        return _pack_fields(layout, fields)
 
-    def _remembered(self) -> list[Field]:
-        return [field for column in self._columns for field in column.remembered()]
+    def _read_fields(self) -> list[Field]:
+        return [field for column in self._columns for field in column.read_fields()]
 
     def _grow(self, slots: HashSlots, layout: KeyLayout, fields: Sequence[Field]) -> None:
         """Double the slots, or address them densely from now on."""
         if layout.direct:  # `pack` does not check that words are in the range
-            layout.cover(self._remembered())
+            layout.cover(self._read_fields())
             layout.cover(fields)
         if self._is_dense(layout, self._count):
             self._slots = DenseSlots.of(slots, layout.low, layout.size)
@@ -175,7 +175,7 @@ class GroupTable:
         return self._hash_mask == FULL_MASK and layout.size <= max(_DENSE_WORDS, _DENSE_WORDS_PER_GROUP * groups)
 
 
-def _packed(layout: KeyLayout, fields: Sequence[Field]) -> list[Int64Array]:
+def _pack_fields(layout: KeyLayout, fields: Sequence[Field]) -> list[Int64Array]:
     words = layout.pack(fields)
     assert words is not None, "the layout covers them"
     return words

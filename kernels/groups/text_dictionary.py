@@ -17,13 +17,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate, raw_var_bytes, validity
-from sparkext.kernels.columns.growing import bitmap, grown
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate, unpack_validity, view_raw_var_bytes
+from sparkext.kernels.columns.growing import grow_array, pack_validity
 from sparkext.kernels.groups.group_slots import aligned_zeros, most_groups
 from sparkext.kernels.keys.bytes_equal import spans_equal
 from sparkext.kernels.keys.hashing import FULL_MASK, hash_span
 from sparkext.kernels.runtime.intrinsics import copy_bytes, load_u64, prefetch
-from sparkext.kernels.runtime.jit import NO_MASK, AnyArray, frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import NO_MASK, AnyArray, freeze, inlined, kernel
 
 _BLOCK = 64  # number of rows whose slots are prefetched together
 _FIRST_SLOTS = 1 << 8
@@ -65,12 +65,12 @@ class TextDictionary:
     @property
     def spans(self) -> tuple[Int64Array, UInt8Array]:
         """The offsets of the texts, int64[count + 1], and their bytes."""
-        return frozen(self._offsets[: self._count + 1]), frozen(self._data)
+        return freeze(self._offsets[: self._count + 1]), freeze(self._data)
 
     def codes(self, column: pa.Array) -> Int64Array:
         """Return int64[n]: the code of every row of a (large) string or binary column."""
-        offsets, data = raw_var_bytes(column)
-        mask = validity(column)
+        offsets, data = view_raw_var_bytes(column)
+        mask = unpack_validity(column)
         valid = NO_MASK if mask is None else mask
         out = allocate(len(column), np.int64)
         row = 0
@@ -82,15 +82,15 @@ class TextDictionary:
                 *(self._offsets, self._data, self._count, limit, self._null_code, out),
             )
             if row < out.size:
-                self._make_room(int(offsets[row + 1] - offsets[row]))
-        return frozen(out)
+                self._grow_arrays(int(offsets[row + 1] - offsets[row]))
+        return freeze(out)
 
-    def _make_room(self, size: int) -> None:
+    def _grow_arrays(self, size: int) -> None:
         """Grow each array that is too small for one more text of `size` bytes."""
-        self._offsets = grown(self._offsets, self._count + 2)
-        self._data = grown(self._data, int(self._offsets[self._count]) + size)
+        self._offsets = grow_array(self._offsets, self._count + 2)
+        self._data = grow_array(self._data, int(self._offsets[self._count]) + size)
         if self._count >= most_groups(self._slots):
-            entries = frozen(self._table)
+            entries = freeze(self._table)
             self._slots *= 2
             self._table = aligned_zeros(4 * self._slots)
             _move_entries(entries, self._table, np.uint64(65 - self._slots.bit_length()), self._mask)
@@ -107,7 +107,7 @@ class TextDictionary:
         first, end = self._offsets[start], self._offsets[stop]
         mask = np.arange(start, stop) != self._null_code
         buffers = [
-            bitmap(mask.view(np.uint8)),
+            pack_validity(mask.view(np.uint8)),
             pa.py_buffer(self._offsets[start : stop + 1] - first),
             pa.py_buffer(self._data[first:end].copy()),
         ]

@@ -10,7 +10,7 @@ import numpy as np
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.indexes.matches import Matches
 from sparkext.kernels.keys.normalised import NormalisedKeys
-from sparkext.kernels.runtime.jit import AnyArray, frozen
+from sparkext.kernels.runtime.jit import AnyArray, freeze
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class AllRowsIndex:
     @property
     def starts(self) -> RowIds:
         """One range of all rows."""
-        return frozen(np.array([0, self.build_rows], dtype=row_id_dtype(self.build_rows)))
+        return freeze(np.array([0, self.build_rows], dtype=row_id_dtype(self.build_rows)))
 
     @property
     def distinct(self) -> int:
@@ -54,4 +54,4 @@ class AllRowsIndex:
         dtype = row_id_dtype(self.build_rows)
         first = np.full(n, 0 if found else -1, dtype=dtype)
         counts = np.full(n, self.build_rows, dtype=dtype)
-        return Matches(frozen(first), frozen(counts), None, n if found else 0, n * self.build_rows)
+        return Matches(freeze(first), freeze(counts), None, n if found else 0, n * self.build_rows)

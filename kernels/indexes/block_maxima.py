@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparkext.kernels.columns.buffers import Int64Array
-from sparkext.kernels.runtime.jit import frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 _BLOCK_BITS = 4
 BLOCK = 1 << _BLOCK_BITS
@@ -49,10 +49,10 @@ class BlockMaxima:
         start, below = 0, words
         for size in sizes:
             level = levels[start : start + size]
-            _block_maxima(below, level)
-            start, below = start + size, frozen(level)
+            _compute_maxima(below, level)
+            start, below = start + size, freeze(level)
         prefix = np.maximum.accumulate(levels[: sizes[0]])
-        return cls(frozen(words), frozen(levels), frozen(prefix))
+        return cls(freeze(words), freeze(levels), freeze(prefix))
 
 
 def _level_sizes(size: int) -> list[int]:
@@ -64,7 +64,7 @@ def _level_sizes(size: int) -> list[int]:
 
 
 @kernel
-def _block_maxima(words: Int64Array, maxima: Int64Array) -> None:
+def _compute_maxima(words: Int64Array, maxima: Int64Array) -> None:
     for block in range(maxima.size):
         largest = words[block << _BLOCK_BITS]
         for i in range((block << _BLOCK_BITS) + 1, min((block + 1) << _BLOCK_BITS, words.size)):
@@ -73,7 +73,7 @@ def _block_maxima(words: Int64Array, maxima: Int64Array) -> None:
 
 
 @inlined
-def last_at_least(
+def find_last_at_least(
     words: Int64Array, levels: Int64Array, prefix: Int64Array, start: int, stop: int, least: np.int64
 ) -> int:
     """Return the last position in [start, stop) whose word is at least `least`, or -1."""

@@ -21,10 +21,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, VarBytes, as_binary, is_var, validity, var_bytes
+from sparkext.kernels.columns.buffers import (
+    Int64Array,
+    UInt8Array,
+    VarBytes,
+    as_binary,
+    is_var,
+    unpack_validity,
+    view_var_bytes,
+)
 from sparkext.kernels.keys.bytes_equal import compare_spans
 from sparkext.kernels.keys.normalised import column_words, decimal_halves, word_bits
-from sparkext.kernels.runtime.jit import NO_MASK, frozen, kernel
+from sparkext.kernels.runtime.jit import NO_MASK, freeze, kernel
 
 COMPARISONS = ("<", "<=", ">", ">=")
 LOWEST = -(2**63)
@@ -56,8 +64,8 @@ class Intervals:
 
     def picked(self, rows: Int64Array) -> Intervals:
         """Return the intervals of these probe rows."""
-        valid = None if self.valid is None else frozen(self.valid[rows])
-        return replace(self, low=frozen(self.low[rows]), high=frozen(self.high[rows]), valid=valid)
+        valid = None if self.valid is None else freeze(self.valid[rows])
+        return replace(self, low=freeze(self.low[rows]), high=freeze(self.high[rows]), valid=valid)
 
 
 @dataclass(frozen=True)
@@ -71,40 +79,40 @@ class BoundColumn:
     ranked: VarBytes | None
 
 
-def bound_column(column: pa.Array) -> BoundColumn:
+def encode_bound_column(column: pa.Array) -> BoundColumn:
     """Return the words of a build column. Nulls are excluded from the ranked values."""
     if not is_ranked(column.type):
         return BoundColumn(column_words(column), None)
     rows = np.flatnonzero(np.asarray(pc.is_valid(column)))
-    values = as_binary(_ordered_bytes(column)).take(pa.array(rows))
+    values = as_binary(_encode_ordered_bytes(column)).take(pa.array(rows))
     encoded = pc.dictionary_encode(values)
     order = pc.array_sort_indices(encoded.dictionary)
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order.to_numpy()] = np.arange(len(order))
     words = np.zeros(len(column), dtype=np.int64)
     words[rows] = ranks[encoded.indices.to_numpy()]
-    return BoundColumn(frozen(words), var_bytes(encoded.dictionary.take(order)))
+    return BoundColumn(freeze(words), view_var_bytes(encoded.dictionary.take(order)))
 
 
-def intervals(bounds: Sequence[Bound], ranked: VarBytes | None, length: int) -> Intervals:
+def intersect_bounds(bounds: Sequence[Bound], ranked: VarBytes | None, length: int) -> Intervals:
     """Return the intersection of all `bounds` on one build column, for each of `length` probe rows."""
     low = np.full(length, LOWEST, dtype=np.int64)
     high = np.full(length, HIGHEST, dtype=np.int64)
     valid: UInt8Array | None = None
     nothing = False
     for bound in bounds:
-        mask = validity(bound.values)
+        mask = unpack_validity(bound.values)
         if mask is not None:
             valid = mask if valid is None else valid & mask
-        below, upto = _cuts(bound.values, mask, ranked)
+        below, upto = _locate_values(bound.values, mask, ranked)
         nothing |= _narrow(below, upto, COMPARISONS.index(bound.op), ranked is not None, low, high)
     ops = {bound.op for bound in bounds}
     return Intervals(
-        frozen(low),
-        frozen(high),
+        freeze(low),
+        freeze(high),
         nothing or bool(ops & {">", ">="}),
         nothing or bool(ops & {"<", "<="}),
-        None if valid is None else frozen(valid),
+        None if valid is None else freeze(valid),
     )
 
 
@@ -113,27 +121,27 @@ def is_ranked(arrow_type: pa.DataType) -> bool:
     return word_bits(arrow_type) is None
 
 
-def _ordered_bytes(column: pa.Array) -> VarBytes:
+def _encode_ordered_bytes(column: pa.Array) -> VarBytes:
     """Return a byte string per row, in the order of the values. Wide decimals: 16 bytes, big-endian, sign flipped."""
     if is_var(column.type):
-        return var_bytes(column)
+        return view_var_bytes(column)
     halves = decimal_halves(column).view(np.uint64)
     data = np.empty((len(column), 2), dtype=">u8")
     data[:, 0] = halves[:, 1] ^ np.uint64(1 << 63)
     data[:, 1] = halves[:, 0]
     offsets = np.arange(len(column) + 1, dtype=np.int64) * _DECIMAL_BYTES
-    return VarBytes(frozen(offsets), frozen(data.reshape(-1).view(np.uint8)))
+    return VarBytes(freeze(offsets), freeze(data.reshape(-1).view(np.uint8)))
 
 
-def _cuts(values: pa.Array, mask: UInt8Array | None, ranked: VarBytes | None) -> tuple[Int64Array, Int64Array]:
+def _locate_values(values: pa.Array, mask: UInt8Array | None, ranked: VarBytes | None) -> tuple[Int64Array, Int64Array]:
     """Return the words of the values, twice; for ranks, the numbers of distinct build values below and up to each."""
     if ranked is None:
         words = column_words(values)
         return words, words
-    source = _ordered_bytes(values)
+    source = _encode_ordered_bytes(values)
     below, upto = np.empty((2, len(values)), dtype=np.int64)
     _rank(source.offsets, source.data, NO_MASK if mask is None else mask, *ranked, below, upto)
-    return frozen(below), frozen(upto)
+    return freeze(below), freeze(upto)
 
 
 @kernel

@@ -24,7 +24,7 @@ from sparkext.kernels.indexes.matches import Matches
 from sparkext.kernels.indexes.protocols import freeze_all
 from sparkext.kernels.keys.normalised import NormalisedKeys, word_range
 from sparkext.kernels.runtime.intrinsics import prefetch
-from sparkext.kernels.runtime.jit import AnyArray, frozen, kernel
+from sparkext.kernels.runtime.jit import AnyArray, freeze, kernel
 
 _GROUP = 64
 
@@ -76,10 +76,10 @@ class DenseIndex:
         minimum = np.int64(self.minimum)
         if self.rows is None:
             matched = _lookup_unique(keys.words, keys.mask, self.slots, minimum, first)
-            return Matches(frozen(first), None, None, matched, matched)
+            return Matches(freeze(first), None, None, matched, matched)
         counts = np.empty_like(first)
         matched, pairs = _lookup_ranges(keys.words, keys.mask, self.slots, minimum, first, counts)
-        return Matches(frozen(first), frozen(counts), self.rows, matched, pairs)
+        return Matches(freeze(first), freeze(counts), self.rows, matched, pairs)
 
 
 def key_range(keys: NormalisedKeys) -> tuple[int, int, int] | None:
@@ -96,12 +96,12 @@ def build_dense_index(keys: NormalisedKeys, minimum: int, maximum: int, wide: bo
     span = maximum - minimum + 1
     slots = np.full(span, -1, dtype=dtype)
     if _place_unique(keys.words, keys.mask, np.int64(minimum), slots):
-        return DenseIndex(frozen(slots), None, minimum)
+        return DenseIndex(freeze(slots), None, minimum)
     starts = np.zeros(span + 1, dtype=dtype)
     kept = _count_slots(keys.words, keys.mask, np.int64(minimum), starts)
     rows = allocate(kept, dtype)
     _place_ranges(keys.words, keys.mask, np.int64(minimum), starts, rows)
-    return DenseIndex(frozen(starts), frozen(rows), minimum)
+    return DenseIndex(freeze(starts), freeze(rows), minimum)
 
 
 @kernel

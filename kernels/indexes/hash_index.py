@@ -46,7 +46,7 @@ from sparkext.kernels.keys.bytes_equal import spans_equal
 from sparkext.kernels.keys.hashing import FULL_MASK, hash_rows, mix_word
 from sparkext.kernels.keys.normalised import NormalisedKeys
 from sparkext.kernels.runtime.intrinsics import copy_bytes, prefetch
-from sparkext.kernels.runtime.jit import AnyArray, frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import AnyArray, freeze, inlined, kernel
 
 _AHEAD = 32
 _RING = 32  # a power of two, at least _AHEAD
@@ -108,7 +108,7 @@ class HashIndex:
     @property
     def starts(self) -> RowIds | None:
         """The position of each slot's first row in `rows`; None if every key has one row."""
-        return None if self.rows is None else frozen((self.table[1::2] & _START).astype(self.rows.dtype))
+        return None if self.rows is None else freeze((self.table[1::2] & _START).astype(self.rows.dtype))
 
     @property
     def distinct(self) -> int:
@@ -130,7 +130,7 @@ class HashIndex:
             matched, pairs = _lookup_bytes(
                 words, keys.mask, *rows, self.table, *self.key_bytes, shift, mask, unique, first, counts
             )
-        return Matches(frozen(first), None if unique else frozen(counts), self.rows, matched, pairs)
+        return Matches(freeze(first), None if unique else freeze(counts), self.rows, matched, pairs)
 
 
 def _rows_of(keys: NormalisedKeys) -> VarBytes:
@@ -148,7 +148,7 @@ def build_hash_index(keys: NormalisedKeys, hash_mask: int = FULL_MASK, wide: boo
     mask = np.uint64(hash_mask)
     pairs = _partition(words, keys.mask, mask)
     kept = pairs.size // 2
-    bits = _table_bits(pairs, mask)
+    bits = _choose_table_bits(pairs, mask)
     homes = np.zeros((1 << bits) + 1, dtype=np.int64)
     _count_homes(pairs, 64 - bits, mask, homes)
     sorted_keys = np.empty(2 * kept, dtype=np.int64)
@@ -163,9 +163,9 @@ def build_hash_index(keys: NormalisedKeys, hash_mask: int = FULL_MASK, wide: boo
     used = _place(homes, sorted_keys, boundary, mask, unique, table)
     table = table[: 2 * used]
     dtype = row_id_dtype(keys.length, wide)
-    rows = None if unique else frozen(sorted_keys[1::2].astype(dtype))
-    key_bytes = None if keys.rows is None else _slot_bytes(keys.rows, table, groups, rows)
-    return HashIndex(frozen(table), rows, key_bytes, bits, dtype.itemsize, hash_mask)
+    rows = None if unique else freeze(sorted_keys[1::2].astype(dtype))
+    key_bytes = None if keys.rows is None else _copy_slot_bytes(keys.rows, table, groups, rows)
+    return HashIndex(freeze(table), rows, key_bytes, bits, dtype.itemsize, hash_mask)
 
 
 def _partition(words: Int64Array, valid: UInt8Array, mask: np.uint64) -> Int64Array:
@@ -175,10 +175,10 @@ def _partition(words: Int64Array, valid: UInt8Array, mask: np.uint64) -> Int64Ar
     kept = _count_partitions(words, valid, bits, mask, ends)
     pairs = np.empty(2 * kept, dtype=np.int64)
     _fill_partitions(words, valid, bits, mask, ends, pairs)
-    return frozen(pairs)
+    return freeze(pairs)
 
 
-def _table_bits(pairs: Int64Array, mask: np.uint64) -> int:
+def _choose_table_bits(pairs: Int64Array, mask: np.uint64) -> int:
     """Choose b so that a third to two thirds of the slots are occupied.
 
     The number of distinct keys is estimated by linear counting (Whang et al., 1990): a build side of many
@@ -192,17 +192,17 @@ def _table_bits(pairs: Int64Array, mask: np.uint64) -> int:
     return max(1, math.ceil(math.log2(max(_SLOTS_PER_KEY * distinct, 2.0))))
 
 
-def _slot_bytes(source: VarBytes, table: UInt64Array, keys: int, rows: RowIds | None) -> VarBytes:
+def _copy_slot_bytes(source: VarBytes, table: UInt64Array, keys: int, rows: RowIds | None) -> VarBytes:
     """Return the bytes of each occupied slot's key; `keys` slots are occupied."""
     slots = np.empty(keys + 1, dtype=np.int64)
     entries = np.empty(keys + 1, dtype=np.int64)
-    _occupied_slots(table, slots, entries)
-    slots, entries = frozen(slots[:-1]), frozen(entries[:-1])
-    first_rows = entries if rows is None else frozen(rows[entries].astype(np.int64))
+    _list_occupied_slots(table, slots, entries)
+    slots, entries = freeze(slots[:-1]), freeze(entries[:-1])
+    first_rows = entries if rows is None else freeze(rows[entries].astype(np.int64))
     offsets = np.zeros(table.size // 2 + 1, dtype=np.int64)
-    data = np.empty(_slot_offsets(slots, first_rows, source.offsets, offsets), dtype=np.uint8)
-    _copy_slots(slots, first_rows, *source, frozen(offsets), data)
-    return VarBytes(frozen(offsets), frozen(data))
+    data = np.empty(_write_slot_offsets(slots, first_rows, source.offsets, offsets), dtype=np.uint8)
+    _copy_slots(slots, first_rows, *source, freeze(offsets), data)
+    return VarBytes(freeze(offsets), freeze(data))
 
 
 @inlined
@@ -385,7 +385,7 @@ def _place(
 
 
 @kernel
-def _occupied_slots(table: UInt64Array, slots: Int64Array, entries: Int64Array) -> None:
+def _list_occupied_slots(table: UInt64Array, slots: Int64Array, entries: Int64Array) -> None:
     """Write the index and the entry of each occupied slot; both arrays have one element more than there are such slots.
 
     There is no branch, as free slots cannot be predicted.
@@ -399,7 +399,7 @@ def _occupied_slots(table: UInt64Array, slots: Int64Array, entries: Int64Array) 
 
 
 @kernel
-def _slot_offsets(slots: Int64Array, rows: Int64Array, source_offsets: Int64Array, offsets: Int64Array) -> int:
+def _write_slot_offsets(slots: Int64Array, rows: Int64Array, source_offsets: Int64Array, offsets: Int64Array) -> int:
     """Write the start and end offset of the bytes of each slot's key; return the total. Free slots are left unchanged.
 
     `rows[i]` is a row with the key of `slots[i]`. The source offsets of later rows are prefetched.

@@ -22,7 +22,7 @@ from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.indexes.matches import Matches
 from sparkext.kernels.indexes.protocols import freeze_all
 from sparkext.kernels.keys.normalised import NormalisedKeys
-from sparkext.kernels.runtime.jit import AnyArray, frozen, kernel
+from sparkext.kernels.runtime.jit import AnyArray, freeze, kernel
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class KeySet:
         assert keys.words is not None, "only keys that fit a word are in a set"
         first = np.empty(keys.length, dtype=np.int32)
         matched = _look_up(keys.words, keys.mask, self.bits, np.int64(self.minimum), np.uint64(self.span), first)
-        return Matches(frozen(first), None, None, matched, matched)
+        return Matches(freeze(first), None, None, matched, matched)
 
 
 def build_key_set(keys: NormalisedKeys, minimum: int, maximum: int) -> KeySet:
@@ -71,7 +71,7 @@ def build_key_set(keys: NormalisedKeys, minimum: int, maximum: int) -> KeySet:
     span = maximum - minimum + 1
     bits = np.zeros((span + 7) // 8, dtype=np.uint8)
     _collect(keys.words, keys.mask, np.int64(minimum), bits)
-    return KeySet(frozen(bits), minimum, span)
+    return KeySet(freeze(bits), minimum, span)
 
 
 @kernel

@@ -23,7 +23,7 @@ import numpy as np
 
 from sparkext.kernels.columns.buffers import UInt8Array
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
-from sparkext.kernels.runtime.jit import frozen, kernel
+from sparkext.kernels.runtime.jit import freeze, kernel
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: in
         return Pairs(n, None, matches.first), Cursor(n, 0)
     probe_rows = np.empty(size, dtype=_probe_dtype(matches))
     build_rows = np.empty(size, dtype=matches.first.dtype)
-    none = frozen(np.empty(0, dtype=matches.first.dtype))
+    none = freeze(np.empty(0, dtype=matches.first.dtype))
     counts = none if matches.counts is None else matches.counts
     rows = none if matches.rows is None else matches.rows
     row, offset = _expand(
@@ -122,7 +122,7 @@ def mark_matched(matches: Matches, marks: UInt8Array, *, overlap: bool) -> None:
     `overlap`: whether the match ranges of two rows may overlap without being equal, as in a range join. Otherwise a row
     whose first match is marked already is skipped, so that a hot key costs little.
     """
-    none = frozen(np.empty(0, dtype=matches.first.dtype))
+    none = freeze(np.empty(0, dtype=matches.first.dtype))
     counts = none if matches.counts is None else matches.counts
     rows = none if matches.rows is None else matches.rows
     _mark(matches.first, counts, rows, matches.rows is None, marks, overlap)
@@ -138,7 +138,7 @@ def _probe_membership(matches: Matches, wanted: bool, cursor: Cursor, size: int)
     if size == n and cursor == START:
         return Pairs(n, None, None), Cursor(n, 0)
     probe_rows = np.empty(size, dtype=_probe_dtype(matches))
-    row = _members(matches.first, wanted, cursor.row, probe_rows)
+    row = _fill_members(matches.first, wanted, cursor.row, probe_rows)
     return Pairs(size, probe_rows, None), Cursor(row, 0)
 
 
@@ -196,7 +196,7 @@ def _expand(
 
 
 @kernel
-def _members(first: RowIds, wanted: bool, row: int, probe_rows: RowIds) -> int:
+def _fill_members(first: RowIds, wanted: bool, row: int, probe_rows: RowIds) -> int:
     """Fill `probe_rows` with the next rows, from `row` on, with a match (`wanted`) or without; return the next row."""
     produced = 0
     while produced < probe_rows.size:

@@ -23,7 +23,7 @@ from sparkext.kernels.indexes.bounds import Bound
 from sparkext.kernels.indexes.matches import Matches
 from sparkext.kernels.indexes.range_index import RangeIndex, RangeKeys
 from sparkext.kernels.keys.normalised import NormalisedKeys, column_words
-from sparkext.kernels.runtime.jit import frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class NearestKeys:
     tolerance: int | float | None
 
 
-def nearest(index: RangeIndex, keys: NearestKeys) -> Matches:
+def find_nearest(index: RangeIndex, keys: NearestKeys) -> Matches:
     """Return at most one match per probe row.
 
     Direction `nearest` and a tolerance require values that have distances: no strings, and at most 64 bits.
@@ -48,25 +48,25 @@ def nearest(index: RangeIndex, keys: NearestKeys) -> Matches:
     equal = "=" if keys.exact else ""
     found: RowIds | None = None
     if keys.direction in ("backward", "nearest"):
-        found = _end(index, keys, f"<{equal}", last=True)
+        found = _find_end(index, keys, f"<{equal}", last=True)
     if keys.direction in ("forward", "nearest"):
-        after = _end(index, keys, f">{equal}", last=False)
+        after = _find_end(index, keys, f">{equal}", last=False)
         if found is None:
             found = after
         else:
-            _take_nearer(index.words, column_words(keys.values), _counts_doubles(keys.values), frozen(after), found)
+            _take_nearer(index.words, column_words(keys.values), _has_doubles(keys.values), freeze(after), found)
     assert found is not None, f"unknown direction {keys.direction}"
     if keys.tolerance is not None:
-        words, doubles = column_words(keys.values), _counts_doubles(keys.values)
+        words, doubles = column_words(keys.values), _has_doubles(keys.values)
         if doubles:
             _drop_distant_doubles(index.words, words, float(keys.tolerance), found)
         else:
             _drop_distant(index.words, words, np.uint64(min(max(int(keys.tolerance), 0), 2**64 - 1)), found)
     matched = int(np.count_nonzero(found >= 0))
-    return Matches(frozen(found), None, index.rows, matched, matched)
+    return Matches(freeze(found), None, index.rows, matched, matched)
 
 
-def _end(index: RangeIndex, keys: NearestKeys, op: str, last: bool) -> RowIds:
+def _find_end(index: RangeIndex, keys: NearestKeys, op: str, last: bool) -> RowIds:
     """Return the last or the first entry of every probe row's range, or -1."""
     matches = index.lookup(RangeKeys(keys.equal, [[Bound(op, keys.values)]]))
     assert isinstance(matches, Matches) and matches.counts is not None
@@ -75,7 +75,7 @@ def _end(index: RangeIndex, keys: NearestKeys, op: str, last: bool) -> RowIds:
     return picked
 
 
-def _counts_doubles(values: pa.Array) -> bool:
+def _has_doubles(values: pa.Array) -> bool:
     return bool(pa.types.is_floating(values.type))
 
 
@@ -86,7 +86,7 @@ def _distance(one: np.int64, other: np.int64) -> np.uint64:
 
 
 @inlined
-def _double(word: np.int64) -> np.int64:
+def _to_double_bits(word: np.int64) -> np.int64:
     """Return the bits of a double, given its word by `keys.column_words`."""
     return word if word >= 0 else word ^ np.int64(0x7FFFFFFFFFFFFFFF)
 
@@ -102,9 +102,9 @@ def _take_nearer(words: Int64Array, wanted: Int64Array, doubles: bool, after: Ro
         if found[i] < 0:
             found[i] = after[i]
         elif doubles:
-            bits[0] = _double(wanted[i])
-            bits[1] = _double(words[found[i]])
-            bits[2] = _double(words[after[i]])
+            bits[0] = _to_double_bits(wanted[i])
+            bits[1] = _to_double_bits(words[found[i]])
+            bits[2] = _to_double_bits(words[after[i]])
             if values[2] - values[0] < values[0] - values[1]:
                 found[i] = after[i]
         elif _distance(words[after[i]], wanted[i]) < _distance(wanted[i], words[found[i]]):
@@ -128,7 +128,7 @@ def _drop_distant_doubles(words: Int64Array, wanted: Int64Array, tolerance: floa
     values = bits.view(np.float64)
     for i in range(found.size):
         if found[i] >= 0 and words[found[i]] != wanted[i]:
-            bits[0] = _double(wanted[i])
-            bits[1] = _double(words[found[i]])
+            bits[0] = _to_double_bits(wanted[i])
+            bits[1] = _to_double_bits(words[found[i]])
             if not abs(values[0] - values[1]) <= tolerance:
                 found[i] = -1

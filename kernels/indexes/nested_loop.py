@@ -24,12 +24,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, bits_view, values_view
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, unpack_bitmap, view_values
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.indexes.matches import Cursor, Matches, Pairs
 from sparkext.kernels.keys.normalised import decimal_halves
 from sparkext.kernels.runtime.intrinsics import load_u64
-from sparkext.kernels.runtime.jit import AnyArray, embedded, frozen, generated, inlined, kernel
+from sparkext.kernels.runtime.jit import AnyArray, embedded, freeze, generated, inlined, kernel
 
 Columns = tuple[AnyArray, ...]
 Constant = np.generic | AnyArray
@@ -69,7 +69,7 @@ Decide = Callable[[Sequence[np.generic], Sequence[np.generic]], bool]
 """Decides a pair on which a test fails, given the values of both sides' arrays, or raises `PairError`."""
 
 
-def _undecided(probe: Sequence[np.generic], build: Sequence[np.generic]) -> NoReturn:
+def _raise_undecided(probe: Sequence[np.generic], build: Sequence[np.generic]) -> NoReturn:
     raise PairError("the test of a pair fails")
 
 
@@ -118,7 +118,7 @@ class PairTest:
 
         self._block, self._each = block, each
         self._constants: Constants = ()
-        self._decide: Decide = _undecided
+        self._decide: Decide = _raise_undecided
 
     def bound(self, constants: Constants, decide: Decide) -> PairTest:
         """Return the same test with these constants. They are not part of the code, so nothing is compiled again."""
@@ -146,7 +146,7 @@ class PairTest:
             A test fails, and the pair cannot be decided otherwise.
         """
         if self._try_block(probe, first, build, start, verdicts, counts):
-            tested = _tested(verdicts, build, start, counts.size)
+            tested = _select_verdicts(verdicts, build, start, counts.size)
             for row, build_row in zip(*np.nonzero(tested & FAILED), strict=True):
                 tested[row, build_row] = self._decided(probe, first + row, build, start + build_row)
             counts[:] = (tested & HIT).sum(axis=1)
@@ -174,7 +174,7 @@ class PairTest:
         failed = self._try_block(probe, first, build, start, verdicts, counts)
         if not failed and (is_hit is None or not counts.any()):
             return
-        tested = _tested(verdicts, build, start, counts.size)
+        tested = _select_verdicts(verdicts, build, start, counts.size)
         hits = tested == HIT
         if is_hit is not None:
             rows, build_rows = np.nonzero(hits)
@@ -247,7 +247,7 @@ class NestedLoop:
         first = np.full(self.morsel_rows, -1, dtype=row_id_dtype(self.build_side_rows))
         remaining = np.arange(self.probe_columns[0].size)
         columns = self.probe_columns
-        verdicts, counts = _scratch()
+        verdicts, counts = _allocate_scratch()
         for start in range(0, self.build_columns[0].size, TILE):
             is_hit = None if is_match is None else partial(self._is_match, is_match, remaining)
             hits = np.empty(remaining.size, dtype=np.int64)
@@ -261,9 +261,9 @@ class NestedLoop:
             matched = remaining[found]
             first[matched if self.probe_rows is None else self.probe_rows[matched]] = 0
             remaining = remaining[~found]
-            columns = tuple(frozen(column[~found]) for column in columns)
+            columns = tuple(freeze(column[~found]) for column in columns)
         matched_rows = int(np.count_nonzero(first == 0))
-        return Matches(frozen(first), None, None, matched_rows, matched_rows)
+        return Matches(freeze(first), None, None, matched_rows, matched_rows)
 
     def _is_match(
         self,
@@ -287,7 +287,7 @@ class NestedLoop:
             raise ValueError(f"a nested loop emits pairs, which is not a {how} join")
         probe_rows = np.empty(budget, dtype=row_id_dtype(self.morsel_rows))
         build_rows = np.empty(budget, dtype=row_id_dtype(self.build_side_rows))
-        verdicts, counts = _scratch()
+        verdicts, counts = _allocate_scratch()
         produced, row = 0, cursor.row
         tile, given = divmod(cursor.offset, BLOCK * TILE)
         length, build_length = self.probe_columns[0].size, self.build_columns[0].size
@@ -299,7 +299,7 @@ class NestedLoop:
                 before = produced
                 if hits > given:
                     width = min(TILE, build_length - start)
-                    produced = _give(verdicts, block, width, row, start, given, produced, probe_rows, build_rows)
+                    produced = _write_hits(verdicts, block, width, row, start, given, produced, probe_rows, build_rows)
                     given += produced - before
                 if given < hits:
                     cursor = Cursor(row, start // TILE * (BLOCK * TILE) + given)
@@ -317,7 +317,7 @@ class NestedLoop:
         return Pairs(produced, probe, build)
 
 
-def numbers(column: pa.Array) -> AnyArray:
+def read_numbers(column: pa.Array) -> AnyArray:
     """Return a column's values as a flat array that a test can read; values of null rows are undefined.
 
     Integers and floats are unchanged, booleans become uint8, dates int32 days, timestamps int64 in their unit, decimals
@@ -325,24 +325,24 @@ def numbers(column: pa.Array) -> AnyArray:
     """
     arrow_type = column.type
     if pa.types.is_boolean(arrow_type):
-        return bits_view(column, 1)
+        return unpack_bitmap(column, 1)
     if pa.types.is_decimal(arrow_type):
-        return frozen(decimal_halves(column)[:, 0].copy())
+        return freeze(decimal_halves(column)[:, 0].copy())
     kind = "f" if pa.types.is_floating(arrow_type) else "i"
-    return values_view(column, f"{kind}{arrow_type.bit_width // 8}")
+    return view_values(column, f"{kind}{arrow_type.bit_width // 8}")
 
 
-def _tested(verdicts: UInt8Array, build: Columns, start: int, rows: int) -> npt.NDArray[np.uint8]:
+def _select_verdicts(verdicts: UInt8Array, build: Columns, start: int, rows: int) -> npt.NDArray[np.uint8]:
     """Return the verdicts of a block, [rows, build rows of the tile]."""
     return verdicts.reshape(BLOCK, TILE)[:rows, : min(TILE, build[0].size - start)]
 
 
-def _scratch() -> tuple[UInt8Array, Int64Array]:
+def _allocate_scratch() -> tuple[UInt8Array, Int64Array]:
     return np.empty(BLOCK * TILE, dtype=np.uint8), np.empty(BLOCK, dtype=np.int64)
 
 
 @kernel
-def _give(
+def _write_hits(
     verdicts: UInt8Array,
     counts: Int64Array,
     width: int,

@@ -23,14 +23,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, VarBytes, as_binary, var_bytes
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, VarBytes, as_binary, view_var_bytes
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.indexes.matches import Matches
 from sparkext.kernels.indexes.protocols import freeze_all
 from sparkext.kernels.keys.bytes_equal import compare_spans
 from sparkext.kernels.keys.normalised import NormalisedKeys
 from sparkext.kernels.runtime.intrinsics import prefetch
-from sparkext.kernels.runtime.jit import AnyArray, frozen, kernel
+from sparkext.kernels.runtime.jit import AnyArray, freeze, kernel
 from sparkext.kernels.sort.radix_sort import is_sorted, sort_words
 
 _LANES = 16
@@ -100,13 +100,13 @@ class OrderedIndex:
         if self.starts is None:
             matched = int(np.count_nonzero(group >= 0))
             if self.rows is None:
-                return Matches(frozen(group), None, None, matched, matched)
+                return Matches(freeze(group), None, None, matched, matched)
             first = np.empty_like(group)
             _translate(group, self.rows, first)
-            return Matches(frozen(first), None, None, matched, matched)
+            return Matches(freeze(first), None, None, matched, matched)
         first, counts = np.empty_like(group), np.empty_like(group)
         matched, pairs = _group_ranges(group, self.starts, first, counts)
-        return Matches(frozen(first), frozen(counts), self.rows, matched, pairs)
+        return Matches(freeze(first), freeze(counts), self.rows, matched, pairs)
 
 
 def build_ordered_index(keys: NormalisedKeys, wide: bool = False, threads: int = 1) -> OrderedIndex:
@@ -115,18 +115,18 @@ def build_ordered_index(keys: NormalisedKeys, wide: bool = False, threads: int =
         np.arange(keys.length, dtype=np.int64) if keys.valid is None else np.flatnonzero(keys.valid).astype(np.int64)
     )
     if keys.words is not None:
-        words = keys.words if keys.valid is None else frozen(keys.words[valid_rows])
-        words, rows = sort_words(words, frozen(valid_rows.astype(row_id_dtype(keys.length, wide))), threads)
+        words = keys.words if keys.valid is None else freeze(keys.words[valid_rows])
+        words, rows = sort_words(words, freeze(valid_rows.astype(row_id_dtype(keys.length, wide))), threads)
         boundary = np.empty(words.size, dtype=np.uint8)
         groups = _mark_words(words, boundary)
-        starts = _starts(boundary, groups)
-        distinct = words if groups == words.size else frozen(words[starts[:-1]])
+        starts = _find_starts(boundary, groups)
+        distinct = words if groups == words.size else freeze(words[starts[:-1]])
         return _assemble(distinct, None, starts, rows, keys.length, wide)
     assert keys.rows is not None
-    rows = frozen(_sort_bytes(keys.rows, valid_rows))
+    rows = freeze(_sort_bytes(keys.rows, valid_rows))
     boundary = np.empty(rows.size, dtype=np.uint8)
     groups = _mark_bytes(keys.rows.offsets, keys.rows.data, rows, boundary)
-    starts = _starts(boundary, groups)
+    starts = _find_starts(boundary, groups)
     return _assemble(None, _take_bytes(keys.rows, rows[starts[:-1]]), starts, rows, keys.length, wide)
 
 
@@ -144,13 +144,13 @@ def _assemble(
     return OrderedIndex(
         words,
         key_bytes,
-        None if unique else frozen(starts.astype(dtype)),
-        None if in_order else frozen(rows.astype(dtype, copy=False)),
+        None if unique else freeze(starts.astype(dtype)),
+        None if in_order else freeze(rows.astype(dtype, copy=False)),
         dtype.itemsize,
     )
 
 
-def _starts(boundary: UInt8Array, groups: int) -> Int64Array:
+def _find_starts(boundary: UInt8Array, groups: int) -> Int64Array:
     starts = np.empty(groups + 1, dtype=np.int64)
     starts[:-1] = np.flatnonzero(boundary)
     starts[-1] = boundary.size
@@ -165,7 +165,7 @@ def _sort_bytes(source: VarBytes, valid_rows: Int64Array) -> Int64Array:
 
 
 def _take_bytes(source: VarBytes, rows: Int64Array) -> VarBytes:
-    return var_bytes(as_binary(source).take(pa.array(rows)))
+    return view_var_bytes(as_binary(source).take(pa.array(rows)))
 
 
 @kernel

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.indexes.matches import Matches
 from sparkext.kernels.keys.normalised import NormalisedKeys
-from sparkext.kernels.runtime.jit import AnyArray, frozen
+from sparkext.kernels.runtime.jit import AnyArray, freeze
 
 
 class StoredIndex(Protocol):
@@ -68,4 +68,4 @@ def index_bytes(index: StoredIndex) -> int:
 
 def freeze_all(arrays: dict[str, AnyArray]) -> dict[str, AnyArray]:
     """Return the same arrays as read-only views."""
-    return {name: frozen(array) for name, array in arrays.items()}
+    return {name: freeze(array) for name, array in arrays.items()}

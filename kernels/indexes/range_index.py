@@ -30,11 +30,19 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, VarBytes, allocate, as_binary, validity, var_bytes
+from sparkext.kernels.columns.buffers import (
+    Int64Array,
+    UInt8Array,
+    VarBytes,
+    allocate,
+    as_binary,
+    unpack_validity,
+    view_var_bytes,
+)
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.indexes.all_rows_index import AllRowsIndex
-from sparkext.kernels.indexes.block_maxima import BLOCK, BlockMaxima, last_at_least
-from sparkext.kernels.indexes.bounds import Bound, Intervals, bound_column, intervals
+from sparkext.kernels.indexes.block_maxima import BLOCK, BlockMaxima, find_last_at_least
+from sparkext.kernels.indexes.bounds import Bound, Intervals, encode_bound_column, intersect_bounds
 from sparkext.kernels.indexes.dense_index import DenseIndex
 from sparkext.kernels.indexes.hash_index import HashIndex
 from sparkext.kernels.indexes.matches import Cursor, Matches, Pairs
@@ -42,8 +50,8 @@ from sparkext.kernels.indexes.ordered_index import OrderedIndex
 from sparkext.kernels.indexes.protocols import JoinIndex, freeze_all
 from sparkext.kernels.keys.normalised import NormalisedKeys
 from sparkext.kernels.runtime.intrinsics import prefetch
-from sparkext.kernels.runtime.jit import NO_MASK, AnyArray, frozen, kernel
-from sparkext.kernels.runtime.threads import in_parts
+from sparkext.kernels.runtime.jit import NO_MASK, AnyArray, freeze, kernel
+from sparkext.kernels.runtime.threads import run_in_parts
 from sparkext.kernels.sort.radix_sort import is_sorted, sort_segments, sort_words
 
 _LANES = 16
@@ -81,13 +89,13 @@ class Candidates:
         """Return one match per probe row that has any, for joins that only test whether there is a match."""
         first = np.empty_like(self.first)
         maxima = self.maxima
-        matched = _any(
+        matched = _find_any(
             self.first, self.counts, self.least, self.most, maxima.words, maxima.levels, maxima.prefix, first
         )
         if self.order is not None:
             found, first = first, np.empty_like(first)
             first[self.order] = found
-        return Matches(frozen(first), None, None, matched, matched)
+        return Matches(freeze(first), None, None, matched, matched)
 
     def probe(self, how: str, cursor: Cursor, budget: int) -> tuple[Pairs, Cursor, bool]:
         """Return at most `budget` pairs from `cursor` on, the next cursor, and whether these pairs are the last.
@@ -101,7 +109,7 @@ class Candidates:
         produced, row, offset = _stab(
             self.first,
             self.counts,
-            frozen(np.empty(0, dtype=self.first.dtype)) if self.rows is None else self.rows,
+            freeze(np.empty(0, dtype=self.first.dtype)) if self.rows is None else self.rows,
             self.rows is None,
             self.least,
             self.most,
@@ -170,10 +178,10 @@ class RangeIndex:
         """Rebuild the index around arrays that may be mapped read-only."""
         arrays = freeze_all(arrays)
         groups: JoinIndex = _GROUPS[attributes["group_kind"]].from_arrays(
-            _below("groups.", arrays), _below("groups.", attributes)
+            _select_prefixed("groups.", arrays), _select_prefixed("groups.", attributes)
         )
-        maxima = _below("maxima.", arrays)
-        ranked = [_below(f"ranked.{number}.", arrays) for number in range(attributes["columns"])]
+        maxima = _select_prefixed("maxima.", arrays)
+        ranked = [_select_prefixed(f"ranked.{number}.", arrays) for number in range(attributes["columns"])]
         return cls(
             groups,
             arrays["words"],
@@ -192,21 +200,21 @@ class RangeIndex:
         """Return the matches of every probe row. A row with a null in a compared value matches nothing."""
         first, counts = self._ranges(keys.equal)
         wanted = [
-            intervals(bounds, ranked, keys.equal.length)
+            intersect_bounds(bounds, ranked, keys.equal.length)
             for bounds, ranked in zip(keys.bounds, self.ranked, strict=True)
         ]
         order = None
         if self.maxima is not None and isinstance(self.groups, AllRowsIndex):
-            order = _ascending(wanted[0])
+            order = _find_ascending_order(wanted[0])
             wanted = wanted if order is None else [each.picked(order) for each in wanted]
         matched, pairs = self._narrowed(first, counts, wanted)
         if self.maxima is None:
-            return Matches(frozen(first), frozen(counts), self.rows, matched, pairs)
+            return Matches(freeze(first), freeze(counts), self.rows, matched, pairs)
         least, most = wanted[1].low, wanted[1].high
         if self.inverted:
-            least, most = frozen(~most), frozen(~least)
+            least, most = freeze(~most), freeze(~least)
         bounded = wanted[1].lower if self.inverted else wanted[1].upper
-        return Candidates(frozen(first), frozen(counts), self.rows, least, most, bounded, self.maxima, order)
+        return Candidates(freeze(first), freeze(counts), self.rows, least, most, bounded, self.maxima, order)
 
     def _ranges(self, equal: NormalisedKeys) -> tuple[RowIds, RowIds]:
         """Return the group of each probe row as a range of entries (first, counts), in new arrays."""
@@ -222,11 +230,11 @@ class RangeIndex:
         """
         interval = wanted[0]
         if interval.lower:
-            _cut(self.words, interval.low, first, counts, True)
+            _narrow_to_limits(self.words, interval.low, first, counts, True)
         if interval.upper:
-            _cut(self.words, interval.high, first, counts, False)
+            _narrow_to_limits(self.words, interval.high, first, counts, False)
         valid = [each.valid for each in wanted if each.valid is not None]
-        mask = NO_MASK if not valid else frozen(np.bitwise_and.reduce(valid))
+        mask = NO_MASK if not valid else freeze(np.bitwise_and.reduce(valid))
         return _settle(mask, first, counts)
 
 
@@ -243,21 +251,21 @@ def build_range_index(
     `build_groups` indexes the keys of rows without nulls in `columns`; it is not called if `equal` has no columns.
     `inverted`: the second column is bounded from above only. `wide` forces eight-byte row ids, for tests.
     """
-    bounds = [bound_column(column) for column in columns]
-    valid = [mask for mask in map(validity, columns) if mask is not None]
+    bounds = [encode_bound_column(column) for column in columns]
+    valid = [mask for mask in map(unpack_validity, columns) if mask is not None]
     dtype = row_id_dtype(equal.length, wide)
     present: RowIds | None = None
     if valid:
-        present = frozen(np.flatnonzero(np.bitwise_and.reduce(valid)).astype(dtype))
-        equal = _taken(equal, present)
+        present = freeze(np.flatnonzero(np.bitwise_and.reduce(valid)).astype(dtype))
+        equal = _take_keys(equal, present)
     grouped = equal.words is not None or equal.rows is not None
     groups: JoinIndex = build_groups(equal) if grouped else AllRowsIndex(equal.length)
     del equal  # no longer needed, and large
-    words, rows = _in_groups(groups, bounds[0].words, present, dtype, threads)
+    words, rows = _sort_in_groups(groups, bounds[0].words, present, dtype, threads)
     second = None
     if len(bounds) > 1:
-        seconds = bounds[1].words if rows is None else frozen(_picked(bounds[1].words, rows, threads))
-        second = BlockMaxima.over(frozen(~seconds) if inverted else seconds)
+        seconds = bounds[1].words if rows is None else freeze(_pick_words(bounds[1].words, rows, threads))
+        second = BlockMaxima.over(freeze(~seconds) if inverted else seconds)
     own = None if rows is not None and rows.size == bounds[0].words.size and _is_identity(rows) else rows
     if groups.rows is not None:
         # In a dense or hash index, `rows` of None would mean that no key repeats. An ordered index of unique keys would
@@ -266,7 +274,7 @@ def build_range_index(
     return RangeIndex(groups, words, second, inverted, tuple(bound.ranked for bound in bounds), own)
 
 
-def _in_groups(
+def _sort_in_groups(
     groups: JoinIndex, words: Int64Array, present: RowIds | None, dtype: np.dtype[Any], threads: int
 ) -> tuple[Int64Array, RowIds | None]:
     """Return the words of all entries, sorted within each group, and their build rows (None if entry i is build row i).
@@ -275,29 +283,29 @@ def _in_groups(
     """
     rows = groups.rows
     if present is not None:
-        rows = present if rows is None else frozen(present[rows])
-    picked = None if rows is None else _picked(words, rows, threads)
+        rows = present if rows is None else freeze(present[rows])
+    picked = None if rows is None else _pick_words(words, rows, threads)
     starts = groups.starts
     if starts is None:
-        return (words if picked is None else frozen(picked)), rows
+        return (words if picked is None else freeze(picked)), rows
     if rows is None:
-        rows = frozen(np.arange(words.size, dtype=dtype))
+        rows = freeze(np.arange(words.size, dtype=dtype))
     if isinstance(groups, AllRowsIndex):
-        return sort_words(words if picked is None else frozen(picked), rows, threads)
+        return sort_words(words if picked is None else freeze(picked), rows, threads)
     own_words, own_rows = words.copy() if picked is None else picked, allocate(rows.size, dtype)
     own_rows[:] = rows
     sort_segments(own_words, own_rows, starts, threads)
-    return frozen(own_words), frozen(own_rows)
+    return freeze(own_words), freeze(own_rows)
 
 
-def _picked(words: Int64Array, rows: RowIds, threads: int) -> Int64Array:
+def _pick_words(words: Int64Array, rows: RowIds, threads: int) -> Int64Array:
     """Return words[rows] as a new array."""
     out = allocate(rows.size, words.dtype)
-    in_parts(lambda start, stop: _pick(words, rows[start:stop], out[start:stop]), rows.size, threads)
+    run_in_parts(lambda start, stop: _pick(words, rows[start:stop], out[start:stop]), rows.size, threads)
     return out
 
 
-def _ascending(interval: Intervals) -> Int64Array | None:
+def _find_ascending_order(interval: Intervals) -> Int64Array | None:
     """Return an order in which the ends of ranges ascend; None if they ascend already.
 
     Neighbouring probe rows then read the same entries, which are in the cache: with 2 M overlapping intervals on both
@@ -306,7 +314,7 @@ def _ascending(interval: Intervals) -> Int64Array | None:
     ends = interval.high if interval.upper else interval.low
     if is_sorted(ends):
         return None
-    _, order = sort_words(ends, frozen(np.arange(ends.size, dtype=np.int64)))
+    _, order = sort_words(ends, freeze(np.arange(ends.size, dtype=np.int64)))
     return order
 
 
@@ -324,18 +332,18 @@ def _is_identity(rows: RowIds) -> bool:
     return True
 
 
-def _taken(keys: NormalisedKeys, rows: RowIds) -> NormalisedKeys:
-    words = None if keys.words is None else frozen(keys.words[rows])
-    texts = None if keys.rows is None else var_bytes(as_binary(keys.rows).take(pa.array(rows)))
-    return NormalisedKeys(rows.size, words, texts, None if keys.valid is None else frozen(keys.valid[rows]))
+def _take_keys(keys: NormalisedKeys, rows: RowIds) -> NormalisedKeys:
+    words = None if keys.words is None else freeze(keys.words[rows])
+    texts = None if keys.rows is None else view_var_bytes(as_binary(keys.rows).take(pa.array(rows)))
+    return NormalisedKeys(rows.size, words, texts, None if keys.valid is None else freeze(keys.valid[rows]))
 
 
-def _below(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+def _select_prefixed(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
 @kernel
-def _cut(words: Int64Array, limits: Int64Array, first: RowIds, counts: RowIds, lower: bool) -> None:
+def _narrow_to_limits(words: Int64Array, limits: Int64Array, first: RowIds, counts: RowIds, lower: bool) -> None:
     """Narrow each range of ascending words to the words from its limit on (`lower`), or up to its limit.
 
     Bisection without branches, `_LANES` rows in step, so that their cache misses overlap.
@@ -389,7 +397,7 @@ def _settle(valid: UInt8Array, first: RowIds, counts: RowIds) -> tuple[int, int]
 
 
 @kernel
-def _any(
+def _find_any(
     first: RowIds,
     counts: RowIds,
     least: Int64Array,
@@ -405,9 +413,9 @@ def _any(
         start = np.int64(first[i])
         at = np.int64(-1)
         if start >= 0:
-            at = last_at_least(words, levels, prefix, start, start + counts[i], least[i])
+            at = find_last_at_least(words, levels, prefix, start, start + counts[i], least[i])
             while at >= 0 and words[at] > most[i]:
-                at = last_at_least(words, levels, prefix, start, at, least[i])
+                at = find_last_at_least(words, levels, prefix, start, at, least[i])
         found[i] = at
         matched += at >= 0
     return matched
@@ -445,9 +453,9 @@ def _stab(
         found = offset > 0
         if start >= 0:
             while True:
-                at = last_at_least(words, levels, prefix, start, stop, least[row])
+                at = find_last_at_least(words, levels, prefix, start, stop, least[row])
                 while bounded and at >= 0 and words[at] > most[row]:
-                    at = last_at_least(words, levels, prefix, start, at, least[row])
+                    at = find_last_at_least(words, levels, prefix, start, at, least[row])
                 if at < 0:
                     break
                 if wanted - produced >= BLOCK:

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate, validity
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate, unpack_validity
 from sparkext.kernels.keys.normalised import decimal_halves
-from sparkext.kernels.runtime.jit import NO_MASK, frozen, kernel
+from sparkext.kernels.runtime.jit import NO_MASK, freeze, kernel
 
 
-class Words(NamedTuple):
+class UnscaledDigits(NamedTuple):
     """Unscaled digits, int64[n], all between `least` and `most`; 0 for nulls."""
 
     digits: Int64Array
@@ -27,21 +27,21 @@ class Words(NamedTuple):
     most: int
 
 
-def words_of(column: pa.Array) -> Words | None:
+def read_unscaled_digits(column: pa.Array) -> UnscaledDigits | None:
     """Return the unscaled digits of decimals (decimal128), or None if some need more than a machine word."""
     digits = allocate(len(column), np.int64)
     extremes = np.zeros(2, dtype=np.int64)
-    valid = validity(column)
-    if not _narrow(frozen(decimal_halves(column)), NO_MASK if valid is None else valid, digits, extremes):
+    valid = unpack_validity(column)
+    if not _narrow(freeze(decimal_halves(column)), NO_MASK if valid is None else valid, digits, extremes):
         return None
     least, most = extremes.tolist()
-    return Words(digits, least, most)
+    return UnscaledDigits(digits, least, most)
 
 
 def halves_of(digits: Int64Array) -> Int64Array:
     """Return int64[n, 2]: the two halves, the lower one first, that Arrow stores for each of these decimals."""
     halves: Int64Array = allocate(2 * digits.size, np.int64).reshape(digits.size, 2)
-    _widen(frozen(digits), halves)
+    _widen(freeze(digits), halves)
     return halves
 
 

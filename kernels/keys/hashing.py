@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, VarBytes
 from sparkext.kernels.runtime.intrinsics import load_u64
-from sparkext.kernels.runtime.jit import frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 FULL_MASK = (1 << 64) - 1
 
@@ -68,7 +68,7 @@ def hash_rows(rows: VarBytes, mask: int = FULL_MASK) -> npt.NDArray[np.int64]:
     """Hash every row of `rows` to one word, int64[n]."""
     out = np.empty(rows.offsets.size - 1, dtype=np.int64)
     _hash_rows(rows.offsets, rows.data, np.uint64(mask), out)
-    return frozen(out)
+    return freeze(out)
 
 
 @kernel
@@ -81,4 +81,4 @@ def hash_words(words: Int64Array, mask: int = FULL_MASK) -> npt.NDArray[np.int64
     """Hash every word of `words`, int64[n]."""
     out = np.empty(words.size, dtype=np.int64)
     _hash_words(words, np.uint64(mask), out)
-    return frozen(out)
+    return freeze(out)

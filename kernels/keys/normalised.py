@@ -36,14 +36,14 @@ from sparkext.kernels.columns.buffers import (
     UInt8Array,
     VarBytes,
     allocate,
-    bits_view,
     is_var,
-    validity,
-    values_view,
-    var_bytes,
+    unpack_bitmap,
+    unpack_validity,
+    view_values,
+    view_var_bytes,
 )
 from sparkext.kernels.runtime.intrinsics import copy_bytes, store_u64
-from sparkext.kernels.runtime.jit import NO_MASK, frozen, kernel
+from sparkext.kernels.runtime.jit import NO_MASK, freeze, kernel
 
 _SIGN_BIT = np.int64(-(2**63))
 _MAX_WORD_DECIMAL = 18
@@ -107,7 +107,7 @@ def key_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> KeyRan
     """
     if (len(columns) == 1 and not null_safe[0]) or any(word_bits(column.type) is None for column in columns):
         return None
-    ranges = [_column_range(column) for column in columns]
+    ranges = [_find_column_range(column) for column in columns]
     packed = math.prod(_radix(bounds, safe) for bounds, safe in zip(ranges, null_safe, strict=True))
     return ranges if packed <= _PACKED_KEYS else None
 
@@ -126,13 +126,13 @@ def key_bounds(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> KeyBou
         if not counted or safe:
             bounds.append(None)
         else:
-            bounds.append([] if column.null_count == len(column) else _column_range(column))
+            bounds.append([] if column.null_count == len(column) else _find_column_range(column))
     return bounds
 
 
-def _column_range(column: pa.Array) -> tuple[int, int]:
+def _find_column_range(column: pa.Array) -> tuple[int, int]:
     """Return the smallest and the largest word of a column; (0, 0) if all are null, as any range is right then."""
-    mask = validity(column)
+    mask = unpack_validity(column)
     count, low, high = word_range(column_words(column), NO_MASK if mask is None else mask)
     return (int(low), int(high)) if count else (0, 0)
 
@@ -155,40 +155,40 @@ def normalise_keys(
     length = len(columns[0])
     if ranges is not None:
         return _pack_by_ranges(columns, null_safe, ranges)
-    valid = _all_valid(columns, null_safe)
+    valid = _combine_validity(columns, null_safe)
     if uses_words([column.type for column in columns], null_safe):
         return NormalisedKeys(length, _to_words(columns, null_safe), None, valid)
     return NormalisedKeys(length, None, _to_rows(columns, null_safe), valid)
 
 
-def _all_valid(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> UInt8Array | None:
+def _combine_validity(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> UInt8Array | None:
     combined: UInt8Array | None = None
     for column, safe in zip(columns, null_safe, strict=True):
-        mask = None if safe else validity(column)
+        mask = None if safe else unpack_validity(column)
         if mask is not None:
             combined = mask if combined is None else combined & mask
-    return None if combined is None else frozen(combined)
+    return None if combined is None else freeze(combined)
 
 
 def column_words(column: pa.Array) -> Int64Array:
     """Return order-preserving words of one column, int64[n]; words of null rows are undefined."""
     key_type = column.type
     if pa.types.is_boolean(key_type):
-        return frozen(bits_view(column, 1).astype(np.int64))
+        return freeze(unpack_bitmap(column, 1).astype(np.int64))
     if pa.types.is_floating(key_type):
-        doubles = values_view(column.cast(pa.float64()) if not pa.types.is_float64(key_type) else column, np.float64)
+        doubles = view_values(column.cast(pa.float64()) if not pa.types.is_float64(key_type) else column, np.float64)
         out = np.empty(len(column), dtype=np.int64)
         _order_doubles(doubles, out)
-        return frozen(out)
+        return freeze(out)
     if pa.types.is_decimal(key_type):
-        return frozen(decimal_halves(column)[:, 0].copy())
+        return freeze(decimal_halves(column)[:, 0].copy())
     width = key_type.bit_width // 8
-    words = values_view(column, f"i{width}")
+    words = view_values(column, f"i{width}")
     if width == 8:
         return words
     widened = allocate(words.size, np.int64)
     widened[:] = words
-    return frozen(widened)
+    return freeze(widened)
 
 
 def decimal_halves(column: pa.Array) -> Int64Array:
@@ -208,7 +208,7 @@ def _to_words(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> Int64Ar
     for column, safe in zip(columns, null_safe, strict=True):
         bits = word_bits(column.type)
         assert bits is not None
-        mask = validity(column) if safe else None
+        mask = unpack_validity(column) if safe else None
         _pack(
             column_words(column),
             NO_MASK if mask is None else mask,
@@ -220,7 +220,7 @@ def _to_words(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> Int64Ar
         total += bits + safe
     if total == 64:
         packed ^= _SIGN_BIT
-    return frozen(packed)
+    return freeze(packed)
 
 
 def _pack_by_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool], ranges: KeyRanges) -> NormalisedKeys:
@@ -228,11 +228,11 @@ def _pack_by_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool], rang
     packed = np.zeros(length, dtype=np.int64)
     valid = np.ones(length, dtype=np.uint8)
     for column, safe, bounds in zip(columns, null_safe, ranges, strict=True):
-        mask = validity(column)
+        mask = unpack_validity(column)
         present = NO_MASK if mask is None else mask
         low, high = bounds
         _pack_codes(column_words(column), present, np.int64(low), np.int64(high), safe, packed, valid)
-    return NormalisedKeys(length, frozen(packed), None, None if valid.all() else frozen(valid))
+    return NormalisedKeys(length, freeze(packed), None, None if valid.all() else freeze(valid))
 
 
 def _is_signed(key_type: pa.DataType) -> bool:
@@ -241,7 +241,7 @@ def _is_signed(key_type: pa.DataType) -> bool:
 
 def _to_rows(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarBytes:
     if len(columns) == 1 and not null_safe[0] and is_var(columns[0].type):
-        return var_bytes(columns[0])
+        return view_var_bytes(columns[0])
     return _concatenate(columns, null_safe)
 
 
@@ -262,26 +262,26 @@ def _concatenate(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarB
     data = np.zeros(int(offsets[-1]), dtype=np.uint8)
     cursor = offsets[:-1].copy()
     for column, safe in zip(columns, null_safe, strict=True):
-        mask = validity(column)
+        mask = unpack_validity(column)
         valid = NO_MASK if mask is None else mask
         if safe:
             _append_null_flags(valid, cursor, data)
         if is_var(column.type):
-            var = var_bytes(column)
+            var = view_var_bytes(column)
             _append_var(var.offsets, var.data, valid, cursor, data)
         elif word_bits(column.type) is None:
             halves = decimal_halves(column)
-            _append_words(frozen(halves[:, 1].copy()), valid, cursor, data)
-            _append_words(frozen(halves[:, 0].copy()), valid, cursor, data)
+            _append_words(freeze(halves[:, 1].copy()), valid, cursor, data)
+            _append_words(freeze(halves[:, 0].copy()), valid, cursor, data)
         else:
             _append_words(column_words(column), valid, cursor, data)
-    return VarBytes(frozen(offsets), frozen(data))
+    return VarBytes(freeze(offsets), freeze(data))
 
 
 def _var_sizes(column: pa.Array) -> Int64Array:
     """Return the bytes of each row of a string or binary column; 0 for a null, whatever its offsets span."""
-    sizes: Int64Array = np.diff(var_bytes(column).offsets)
-    mask = validity(column)
+    sizes: Int64Array = np.diff(view_var_bytes(column).offsets)
+    mask = unpack_validity(column)
     return sizes if mask is None else sizes * mask
 
 

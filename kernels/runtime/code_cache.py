@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sparkext.kernels.runtime.local_folder import local_folder, private_folder
+from sparkext.kernels.runtime.local_folder import create_private_folder, local_folder
 
 
 def cached(compiled: Any) -> Any:
@@ -27,7 +27,7 @@ def cached(compiled: Any) -> Any:
     except RuntimeError as error:  # neither NUMBA_CACHE_DIR nor the package nor the user's cache is writable
         chosen = config.CACHE_DIR
         try:
-            config.CACHE_DIR = str(private_folder(local_folder() / "kernels"))
+            config.CACHE_DIR = str(create_private_folder(local_folder() / "kernels"))
             compiled.enable_caching()
         except (OSError, RuntimeError) as cause:
             raise RuntimeError(

@@ -51,7 +51,7 @@ def embedded(function: F) -> F:
     return cast(F, numba.njit(nogil=True, error_model="numpy", **options)(function))
 
 
-def frozen(array: AnyArray) -> AnyArray:
+def freeze(array: AnyArray) -> AnyArray:
     """Return a read-only, C-contiguous view of `array`.
 
     Numba compiles a kernel separately for writable and for read-only inputs. Arrow buffers and mapped index files are
@@ -64,5 +64,5 @@ def frozen(array: AnyArray) -> AnyArray:
     return view
 
 
-NO_MASK: npt.NDArray[np.uint8] = frozen(np.empty(0, dtype=np.uint8))
+NO_MASK: npt.NDArray[np.uint8] = freeze(np.empty(0, dtype=np.uint8))
 """The validity mask that means "every row is valid"."""

@@ -16,15 +16,15 @@ def local_folder() -> Path:
     Raises
     ------
     PermissionError
-        See `private_folder`.
+        See `create_private_folder`.
     """
     spark = os.environ.get("SPARK_LOCAL_DIRS")
     if not spark:  # outside of Spark: a folder inside one that all users share
-        return private_folder(Path(tempfile.gettempdir()) / f"sparkext-{os.geteuid()}")
-    return private_folder(Path(spark.split(",")[0]) / "sparkext")
+        return create_private_folder(Path(tempfile.gettempdir()) / f"sparkext-{os.geteuid()}")
+    return create_private_folder(Path(spark.split(",")[0]) / "sparkext")
 
 
-def private_folder(path: Path) -> Path:
+def create_private_folder(path: Path) -> Path:
     """Create the folder `path` if it does not exist, make it accessible to this user only, and return it.
 
     Raises

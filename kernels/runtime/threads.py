@@ -25,11 +25,11 @@ def pool(threads: int) -> Executor:
     Python waits forever for a thread that finds no memory when it starts. Under a limit, all threads of a pool are
     therefore started immediately, not when work arrives, and only if much more address space is left than they need.
     """
-    room = _room()
+    room = _measure_address_space()
     if room is None:
         return ThreadPoolExecutor(threads)
     if room < threads * _ROOM_OF_A_THREAD:
-        return _Caller()
+        return _CallerExecutor()
     executor = ThreadPoolExecutor(threads)
     begun = Barrier(threads + 1)
     for _ in range(threads):
@@ -40,11 +40,11 @@ def pool(threads: int) -> Executor:
 
 def may_begin(threads: int) -> int:
     """Return how many of these threads may start: all, or 1, the calling thread (see `pool`)."""
-    room = _room()
+    room = _measure_address_space()
     return threads if room is None or room >= threads * _ROOM_OF_A_THREAD else 1
 
 
-class _Caller(Executor):
+class _CallerExecutor(Executor):
     """Runs submitted work at once, in the calling thread, and mapped work when its result is requested."""
 
     def submit(self, function: Callable[..., R], /, *arguments: Any, **named: Any) -> Future[R]:
@@ -59,7 +59,7 @@ class _Caller(Executor):
         return map(fn, *iterables)
 
 
-def _room() -> int | None:
+def _measure_address_space() -> int | None:
     """Return how many bytes of address space are left: None without a limit, 0 if unknown."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
@@ -71,7 +71,7 @@ def _room() -> int | None:
     return max(0, limit - pages * os.sysconf("SC_PAGE_SIZE"))
 
 
-def each(work: Callable[..., object], *items: Iterable[Any], threads: int) -> None:
+def run_each(work: Callable[..., object], *items: Iterable[Any], threads: int) -> None:
     """Call `work` with the zipped items, in threads. After an error no further call starts, and the error is raised."""
     with pool(threads) as executor:
         try:
@@ -82,12 +82,14 @@ def each(work: Callable[..., object], *items: Iterable[Any], threads: int) -> No
             raise
 
 
-def in_parts(work: Callable[[int, int], object], size: int, threads: int) -> None:
+def run_in_parts(work: Callable[[int, int], object], size: int, threads: int) -> None:
     """Call `work(start, stop)` for consecutive parts of [0, size), each in its own thread if `size` is worth it."""
-    in_threads(work, [size * part // threads for part in range(threads + 1)] if size >= _WORTH_SHARING else [0, size])
+    run_in_threads(
+        work, [size * part // threads for part in range(threads + 1)] if size >= _WORTH_SHARING else [0, size]
+    )
 
 
-def in_threads(work: Callable[[int, int], object], ends: list[int]) -> None:
+def run_in_threads(work: Callable[[int, int], object], ends: list[int]) -> None:
     """Call `work(start, stop)` for each pair of neighbouring ends that differ, each in a thread of its own."""
     parts = [(start, stop) for start, stop in pairwise(ends) if stop > start]
     if len(parts) < 2:
@@ -98,7 +100,7 @@ def in_threads(work: Callable[[int, int], object], ends: list[int]) -> None:
         list(executor.map(lambda part: work(*part), parts))
 
 
-def ahead(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+def map_ahead(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
     """Yield `function(item)` for each item in order; `threads` threads compute at most this many items ahead."""
     with pool(threads) as executor:
         pending: deque[Future[R]] = deque()

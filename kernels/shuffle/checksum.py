@@ -12,7 +12,7 @@ import numpy as np
 
 from sparkext.kernels.columns.buffers import UInt8Array, UInt64Array
 from sparkext.kernels.runtime.intrinsics import load_u64
-from sparkext.kernels.runtime.jit import frozen, kernel
+from sparkext.kernels.runtime.jit import freeze, kernel
 
 _STRIPE = 64
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -38,18 +38,18 @@ class Checksum:
             self._waiting[waiting : waiting + start] = data[:start]
             if waiting + start < _STRIPE:
                 return
-            _absorb(frozen(self._waiting), self._lanes)
+            _absorb(freeze(self._waiting), self._lanes)
             data = data[start:]
         whole = data.size // _STRIPE * _STRIPE
-        _absorb(frozen(data[:whole]), self._lanes)
+        _absorb(freeze(data[:whole]), self._lanes)
         self._waiting[: data.size - whole] = data[whole:]
 
     def digest(self) -> int:
         """Return the checksum of all bytes so far."""
         lanes, rest = self._lanes.copy(), self._waiting.copy()
         rest[self._size % _STRIPE :] = 0
-        _absorb(frozen(rest), lanes)
-        return int(_mixed(frozen(lanes), self._size))
+        _absorb(freeze(rest), lanes)
+        return int(_mix_lanes(freeze(lanes), self._size))
 
 
 def checksum(data: UInt8Array) -> int:
@@ -87,7 +87,7 @@ def _absorb(data: UInt8Array, lanes: UInt64Array) -> None:
 
 
 @kernel
-def _mixed(lanes: UInt64Array, size: int) -> np.uint64:
+def _mix_lanes(lanes: UInt64Array, size: int) -> np.uint64:
     """Return one word that depends on all lanes and on the number of bytes."""
     mixed = np.uint64(size) * _MULTIPLIER
     for lane in lanes:

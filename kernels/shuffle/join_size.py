@@ -43,7 +43,7 @@ def _add(hashes: Int64Array, buckets: Int32Array, sketch: Int64Array) -> None:
             sketch[np.int64(buckets[i]) * WIDTH + counter] += 1 - 2 * sign
 
 
-def pairs_of(probe: Int64Array, build: Int64Array) -> Int64Array:
+def estimate_pairs(probe: Int64Array, build: Int64Array) -> Int64Array:
     """Return the estimated pairs of each bucket, int64[buckets], from the sketches of both sides."""
     products = probe.astype(np.float64) * build
     return np.maximum(products.reshape(-1, WIDTH).sum(axis=1), 0.0).astype(np.int64)

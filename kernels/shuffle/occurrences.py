@@ -13,7 +13,7 @@ import numpy as np
 
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.keys.hashing import mix_word
-from sparkext.kernels.runtime.jit import frozen, kernel
+from sparkext.kernels.runtime.jit import freeze, kernel
 
 _LEAST_SLOTS = 1 << 10
 _NO_COUNT = np.int64(0)
@@ -44,7 +44,7 @@ def _number(rows: Int64Array, hashes: Int64Array, counts: Int64Array, out: Int64
 
 
 @kernel
-def _moved(hashes: Int64Array, counts: Int64Array, to_hashes: Int64Array, to_counts: Int64Array) -> None:
+def _move_counts(hashes: Int64Array, counts: Int64Array, to_hashes: Int64Array, to_counts: Int64Array) -> None:
     for i in range(hashes.size):
         if counts[i] != _NO_COUNT:
             at = _find(to_hashes, to_counts, hashes[i])
@@ -62,15 +62,15 @@ class Occurrences:
 
     def number(self, hashes: Int64Array) -> Int64Array:
         """Return int64[n]: how many earlier rows have the same hash as each row."""
-        self._make_room(self._distinct + hashes.size)
+        self._grow_arrays(self._distinct + hashes.size)
         out = np.empty(hashes.size, dtype=np.int64)
         self._distinct += _number(hashes, self._hashes, self._counts, out)
-        return frozen(out)
+        return freeze(out)
 
-    def _make_room(self, distinct: int) -> None:
+    def _grow_arrays(self, distinct: int) -> None:
         slots = 1 << (2 * distinct - 1).bit_length() if distinct else 0
         if slots <= self._hashes.size:
             return
         hashes, counts = (np.zeros(slots, dtype=np.int64) for _ in range(2))
-        _moved(frozen(self._hashes), frozen(self._counts), hashes, counts)
+        _move_counts(freeze(self._hashes), freeze(self._counts), hashes, counts)
         self._hashes, self._counts = hashes, counts

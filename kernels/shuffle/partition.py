@@ -19,7 +19,7 @@ from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.keys.hashing import FULL_MASK, hash_rows, hash_words
 from sparkext.kernels.keys.normalised import NormalisedKeys
-from sparkext.kernels.runtime.jit import frozen, kernel
+from sparkext.kernels.runtime.jit import freeze, kernel
 
 Int32Array = npt.NDArray[np.int32]
 
@@ -41,7 +41,7 @@ class PartitionOrder:
     starts: Int64Array
 
 
-def hashes_of(keys: NormalisedKeys, mask: int = FULL_MASK) -> Int64Array:
+def hash_keys(keys: NormalisedKeys, mask: int = FULL_MASK) -> Int64Array:
     """Return the hash of each key, int64[n], from which its bucket is derived."""
     if keys.words is not None:
         return hash_words(keys.words, mask)
@@ -49,7 +49,7 @@ def hashes_of(keys: NormalisedKeys, mask: int = FULL_MASK) -> Int64Array:
     return hash_rows(keys.rows, mask)
 
 
-def buckets_of(keys: NormalisedKeys, hashes: Int64Array, buckets: int) -> Int32Array:
+def assign_buckets(keys: NormalisedKeys, hashes: Int64Array, buckets: int) -> Int32Array:
     """Return the bucket of each key by its hash, int32[n]; `NO_BUCKET` if the key matches nothing.
 
     Raises
@@ -60,18 +60,18 @@ def buckets_of(keys: NormalisedKeys, hashes: Int64Array, buckets: int) -> Int32A
     if not 1 <= buckets <= MOST_BUCKETS or buckets & (buckets - 1):
         raise ValueError(f"buckets are a power of two up to {MOST_BUCKETS}, not {buckets}")
     out = np.empty(keys.length, dtype=np.int32)
-    _buckets(hashes, keys.mask, np.uint64(buckets - 1), out)
-    return frozen(out)
+    _write_buckets(hashes, keys.mask, np.uint64(buckets - 1), out)
+    return freeze(out)
 
 
-def leading_buckets(hashes: Int64Array, buckets: int) -> Int32Array:
+def assign_leading_buckets(hashes: Int64Array, buckets: int) -> Int32Array:
     """Return the bucket of each hash by its leading bits, int32[n]. `buckets` is a power of two."""
     shift = np.uint64(64 - (buckets.bit_length() - 1))
     found: Int32Array = (hashes.view(np.uint64) >> shift).astype(np.int32)
     return found
 
 
-def partition_order(buckets: Int32Array, homes: Int32Array, partitions: int, nowhere: int | None) -> PartitionOrder:
+def order_by_partition(buckets: Int32Array, homes: Int32Array, partitions: int, nowhere: int | None) -> PartitionOrder:
     """Return the rows in the order of partitions. `homes` (int32[buckets]) has the partition of each bucket.
 
     `nowhere`: the partition of rows without a bucket; None to leave them out.
@@ -81,11 +81,11 @@ def partition_order(buckets: Int32Array, homes: Int32Array, partitions: int, now
     _count(buckets, homes, np.int32(-1 if nowhere is None else nowhere), targets, starts)
     rows = np.empty(int(starts[-1]), dtype=row_id_dtype(buckets.size))
     _distribute(targets, starts[:-1].copy(), rows)
-    return PartitionOrder(frozen(rows), frozen(starts))
+    return PartitionOrder(freeze(rows), freeze(starts))
 
 
 @kernel
-def _buckets(hashes: Int64Array, valid: UInt8Array, last: np.uint64, out: Int32Array) -> None:
+def _write_buckets(hashes: Int64Array, valid: UInt8Array, last: np.uint64, out: Int32Array) -> None:
     all_valid = valid.size == 0
     for i in range(out.size):
         bucket = np.int32((np.uint64(hashes[i]) >> _FIRST_BIT) & last)

@@ -19,7 +19,7 @@ import numpy as np
 
 from sparkext.kernels.columns.buffers import Int64Array, UInt64Array, allocate
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
-from sparkext.kernels.runtime.jit import frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 PIECE = 1 << 14
 """Approximate number of words of a piece, which is merged within the cache."""
@@ -34,11 +34,11 @@ def merge_runs(words: Int64Array, starts: Int64Array) -> tuple[Int64Array, RowId
     Run i is `words[starts[i]:starts[i + 1]]`; it may be empty.
     """
     out_words, out_rows = allocate(words.size, words.dtype), allocate(words.size, row_id_dtype(words.size))
-    _merge_pieces(words, _cuts(words, starts), out_words, out_rows)
-    return frozen(out_words), frozen(out_rows)
+    _merge_pieces(words, _split_runs(words, starts), out_words, out_rows)
+    return freeze(out_words), freeze(out_rows)
 
 
-def _cuts(words: Int64Array, starts: Int64Array) -> Int64Array:
+def _split_runs(words: Int64Array, starts: Int64Array) -> Int64Array:
     """Return the start of each piece in each run, int64[pieces + 1, runs]. Rows of equal words are in one piece."""
     pieces = -(-words.size // PIECE)
     bounds = np.zeros(0, dtype=np.int64)
@@ -51,7 +51,7 @@ def _cuts(words: Int64Array, starts: Int64Array) -> Int64Array:
     for run in range(runs):
         start, stop = int(starts[run]), int(starts[run + 1])
         cuts[1:-1, run] = start + np.searchsorted(words[start:stop], bounds)
-    return frozen(cuts)
+    return freeze(cuts)
 
 
 @kernel

@@ -17,8 +17,8 @@ import numpy as np
 
 from sparkext.kernels.columns.buffers import Int64Array, allocate
 from sparkext.kernels.columns.row_ids import RowIds
-from sparkext.kernels.runtime.jit import frozen, inlined, kernel
-from sparkext.kernels.runtime.threads import in_threads
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
+from sparkext.kernels.runtime.threads import run_in_threads
 
 PIECE = 1 << 16
 """Most words of a piece, which is sorted in a cache: two copies of words and row ids are at most 2 MiB."""
@@ -44,8 +44,8 @@ def sort_words(words: Int64Array, rows: RowIds, threads: int = 1) -> tuple[Int64
     else:
         out_words[:] = words
         out_rows[:] = rows
-    sort_segments(out_words, out_rows, frozen(starts), threads)
-    return frozen(out_words), frozen(out_rows)
+    sort_segments(out_words, out_rows, freeze(starts), threads)
+    return freeze(out_words), freeze(out_rows)
 
 
 def sort_segments(words: Int64Array, rows: RowIds, starts: RowIds, threads: int = 1) -> None:
@@ -55,15 +55,15 @@ def sort_segments(words: Int64Array, rows: RowIds, starts: RowIds, threads: int 
     """
     large = np.flatnonzero(np.diff(starts) > PIECE)
     if large.size:
-        starts = _pieces(words, rows, starts, large)
+        starts = _split_segments(words, rows, starts, large)
     cuts = np.searchsorted(starts, np.linspace(0, words.size, threads + 1)[1:-1])
-    in_threads(
-        lambda first, last: _sort_pieces(words, rows, frozen(starts[first : last + 1])),
+    run_in_threads(
+        lambda first, last: _sort_pieces(words, rows, freeze(starts[first : last + 1])),
         [0, *cuts.tolist(), starts.size - 1],
     )
 
 
-def _pieces(words: Int64Array, rows: RowIds, starts: RowIds, large: Int64Array) -> Int64Array:
+def _split_segments(words: Int64Array, rows: RowIds, starts: RowIds, large: Int64Array) -> Int64Array:
     """Distribute large segments until every piece is small or sorted; return the starts of the pieces, and the end."""
     ends = [np.asarray(starts, dtype=np.int64)]
     pending = [(int(starts[segment]), int(starts[segment + 1])) for segment in large]
@@ -72,7 +72,7 @@ def _pieces(words: Int64Array, rows: RowIds, starts: RowIds, large: Int64Array) 
         some_words, some_rows = words[start:stop], rows[start:stop]
         if is_sorted(some_words):
             continue
-        buckets = start + _distribute(frozen(some_words.copy()), frozen(some_rows.copy()), some_words, some_rows)
+        buckets = start + _distribute(freeze(some_words.copy()), freeze(some_rows.copy()), some_words, some_rows)
         ends.append(buckets[1:-1])
         pending += [(first, last) for first, last in pairwise(buckets.tolist()) if last - first > PIECE]
     pieces = np.concatenate(ends)
@@ -82,7 +82,7 @@ def _pieces(words: Int64Array, rows: RowIds, starts: RowIds, large: Int64Array) 
 
 def _distribute(words: Int64Array, rows: RowIds, out_words: Int64Array, out_rows: RowIds) -> Int64Array:
     """Move words, which are not all equal, to buckets by their leading bits; return the starts of the buckets."""
-    smallest, bits = _span(words)
+    smallest, bits = _measure_span(words)
     leading = min(bits, _LEADING_BITS, (2 * words.size // PIECE).bit_length())
     ends = np.zeros((1 << leading) + 1, dtype=np.int64)
     _move_to_buckets(words, rows, smallest, bits - leading, ends, out_words, out_rows)
@@ -99,7 +99,7 @@ def is_sorted(words: Int64Array) -> bool:
 
 
 @inlined
-def _bits(span: np.uint64) -> int:
+def _count_bits(span: np.uint64) -> int:
     """Return the number of bits of a number."""
     bits = np.int64(0)
     while span:
@@ -109,13 +109,13 @@ def _bits(span: np.uint64) -> int:
 
 
 @kernel
-def _span(words: Int64Array) -> tuple[np.int64, int]:
+def _measure_span(words: Int64Array) -> tuple[np.int64, int]:
     """Return the smallest word, and the number of bits of the largest distance from it. There has to be a word."""
     low = high = words[0]
     for i in range(words.size):
         low = min(low, words[i])
         high = max(high, words[i])
-    return low, _bits(np.uint64(high) - np.uint64(low))
+    return low, _count_bits(np.uint64(high) - np.uint64(low))
 
 
 @kernel
@@ -182,7 +182,7 @@ def _sort_pieces(words: Int64Array, rows: RowIds, starts: RowIds) -> None:
             continue
         least = np.uint64(low)
         size = stop - start
-        digits = (_bits(np.uint64(high) - least) + 10) // np.int64(_DIGIT_BITS)
+        digits = (_count_bits(np.uint64(high) - least) + 10) // np.int64(_DIGIT_BITS)
         counts[:digits] = 0
         for i in range(start, stop):
             distance = np.uint64(words[i]) - least
@@ -194,7 +194,7 @@ def _sort_pieces(words: Int64Array, rows: RowIds, starts: RowIds) -> None:
         for number in range(digits):
             if counts[number, 0] == size:
                 continue
-            _by_digit(to, to_rows, least, np.uint64(number) * _DIGIT_BITS, counts[number], fro, fro_rows)
+            _sort_by_digit(to, to_rows, least, np.uint64(number) * _DIGIT_BITS, counts[number], fro, fro_rows)
             to, fro = fro, to
             to_rows, fro_rows = fro_rows, to_rows
             home = not home
@@ -204,7 +204,7 @@ def _sort_pieces(words: Int64Array, rows: RowIds, starts: RowIds) -> None:
 
 
 @inlined
-def _by_digit(
+def _sort_by_digit(
     words: Int64Array,
     rows: RowIds,
     least: np.uint64,

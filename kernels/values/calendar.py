@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkext.kernels.columns.buffers import Int64Array, allocate
-from sparkext.kernels.runtime.jit import frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 Int32Array = npt.NDArray[np.int32]
 
@@ -19,22 +19,22 @@ FIELDS = ("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_y
 belongs to the year of its Thursday (ISO 8601)."""
 
 KEPT, FIRST, LAST = 0, 1, 31
-"""Values of `day` in `moved`."""
+"""Values of `day` in `move_dates`."""
 
 _YEAR, _QUARTER, _MONTH, _DAY, _DAY_OF_WEEK, _WEEKDAY, _DAY_OF_YEAR, _WEEK = range(len(FIELDS))
 _DAYS_OF_ERA = 146_097
 _EPOCH = 719_468  # days from March 1 of year 0 to January 1, 1970, which was a Thursday
 
 
-def date_field(field: str, days: Int32Array) -> Int32Array:
+def extract_date_field(field: str, days: Int32Array) -> Int32Array:
     """Return a field of dates, which are days since 1970: int32[n]."""
     out: Int32Array = allocate(days.size, np.int32)
-    _date_field(FIELDS.index(field), frozen(days), out)
+    _extract_date_field(FIELDS.index(field), freeze(days), out)
     return out
 
 
 @kernel
-def _date_field(field: int, days: Int32Array, out: Int32Array) -> None:
+def _extract_date_field(field: int, days: Int32Array, out: Int32Array) -> None:
     """out[i] = field number `field` of days[i]."""
     for i in range(days.size):
         day = np.int64(days[i])
@@ -68,14 +68,14 @@ def _date_field(field: int, days: Int32Array, out: Int32Array) -> None:
             out[i] = (since_january + 6) // 7 if field == _WEEK else since_january
 
 
-def moved(days: Int32Array, months: Int32Array, day: int) -> Int64Array:
+def move_dates(days: Int32Array, months: Int32Array, day: int) -> Int64Array:
     """Return days[i] moved by months[i] (maybe negative), int64[n].
 
     `day`: FIRST or LAST day of the resulting month; KEPT for the same day of the month, or the last day if the month
     is shorter.
     """
     out: Int64Array = allocate(days.size, np.int64)
-    _move(frozen(days), frozen(months), day, out)
+    _move(freeze(days), freeze(months), day, out)
     return out
 
 

@@ -12,34 +12,34 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, VarBytes, allocate, as_binary, var_bytes
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, VarBytes, allocate, as_binary, view_var_bytes
 from sparkext.kernels.runtime.intrinsics import copy_bytes
-from sparkext.kernels.runtime.jit import frozen, inlined, kernel
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 Int32Array = npt.NDArray[np.int32]
 
 
-def lengths(column: pa.Array) -> Int32Array:
+def count_characters(column: pa.Array) -> Int32Array:
     """Return the number of characters of each text, int32[n]; undefined for null rows."""
-    texts = var_bytes(column)
+    texts = view_var_bytes(column)
     out: Int32Array = allocate(len(column), np.int32)
     _count(texts.offsets, texts.data, out)
     return out
 
 
-def substrings(column: pa.Array, position: int, length: int) -> pa.Array:
+def take_substrings(column: pa.Array, position: int, length: int) -> pa.Array:
     """Return a part of each text, as large binary values without nulls.
 
     Position 1, or 0, is the first character, -1 the last one. If a negative position is before the first character, the
     missing characters count towards `length`.
     """
-    texts = var_bytes(column)
+    texts = view_var_bytes(column)
     starts: Int64Array = allocate(len(column), np.int64)
     offsets: Int64Array = allocate(len(column) + 1, np.int64)
     _cut(texts.offsets, texts.data, position, length, starts, offsets)
     data: UInt8Array = allocate(int(offsets[-1]), np.uint8)
-    _copy(frozen(starts), frozen(offsets), texts.data, data)
-    return as_binary(VarBytes(frozen(offsets), frozen(data)))
+    _copy(freeze(starts), freeze(offsets), texts.data, data)
+    return as_binary(VarBytes(freeze(offsets), freeze(data)))
 
 
 @inlined
@@ -55,7 +55,7 @@ def width_of(first: int) -> int:
 
 
 @inlined
-def _characters(data: UInt8Array, start: int, end: int) -> int:
+def _count_in_text(data: UInt8Array, start: int, end: int) -> int:
     count = 0
     while start < end:
         start += width_of(data[start])
@@ -67,7 +67,7 @@ def _characters(data: UInt8Array, start: int, end: int) -> int:
 def _count(offsets: Int64Array, data: UInt8Array, out: Int32Array) -> None:
     """out[i] = number of characters of text i."""
     for i in range(out.size):
-        out[i] = _characters(data, offsets[i], offsets[i + 1])
+        out[i] = _count_in_text(data, offsets[i], offsets[i + 1])
 
 
 @kernel
@@ -80,7 +80,7 @@ def _cut(
         at, end = offsets[i], offsets[i + 1]
         first = max(position - 1, 0)
         if position < 0:
-            first = _characters(data, at, end) + position
+            first = _count_in_text(data, at, end) + position
         last = first + length
         number = 0
         while at < end and number < first:

@@ -14,24 +14,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, var_bytes
-from sparkext.kernels.runtime.jit import frozen, inlined, kernel
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, view_var_bytes
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 Int16Array = npt.NDArray[np.int16]
 
 ANY_CHARACTER, ANY_TEXT = 256, 257
 
 
-def matches(column: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
+def match_pattern(column: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
     """Return bool[n]: whether each text matches; undefined for null rows."""
-    texts = var_bytes(column)
+    texts = view_var_bytes(column)
     out = np.empty(len(column), dtype=np.uint8)
-    _match(texts.offsets, texts.data, _steps(pattern), out)
+    _match(texts.offsets, texts.data, _parse_pattern(pattern), out)
     return out.view(np.bool_)
 
 
 @lru_cache(maxsize=16)
-def _steps(pattern: str) -> Int16Array:
+def _parse_pattern(pattern: str) -> Int16Array:
     """Return the steps of a pattern, int16: its bytes, `ANY_CHARACTER` and `ANY_TEXT`."""
     steps: list[int] = []
     characters = iter(pattern)
@@ -43,18 +43,18 @@ def _steps(pattern: str) -> Int16Array:
                 steps.append(ANY_TEXT)
         else:
             steps += (next(characters, "\\") if character == "\\" else character).encode()
-    return frozen(np.array(steps, dtype=np.int16))
+    return freeze(np.array(steps, dtype=np.int16))
 
 
 @kernel
 def _match(offsets: Int64Array, data: UInt8Array, steps: Int16Array, out: UInt8Array) -> None:
     """out[i] = whether text i matches."""
     for i in range(out.size):
-        out[i] = _matches(data, offsets[i], offsets[i + 1], steps)
+        out[i] = _is_matching(data, offsets[i], offsets[i + 1], steps)
 
 
 @inlined
-def _matches(data: UInt8Array, at: int, end: int, steps: Int16Array) -> bool:
+def _is_matching(data: UInt8Array, at: int, end: int, steps: Int16Array) -> bool:
     step = 0
     tried, behind = -1, -1  # the current end of the last ANY_TEXT, and the step after it
     while True:
@@ -64,7 +64,7 @@ def _matches(data: UInt8Array, at: int, end: int, steps: Int16Array) -> bool:
                 return True
             tried, behind = at, step
         elif step < steps.size and at < end and steps[step] == ANY_CHARACTER:
-            at += _decoded(data, at, end)
+            at += _count_decoded_bytes(data, at, end)
             step += 1
         elif step < steps.size and at < end and data[at] == steps[step]:
             at += 1
@@ -76,7 +76,7 @@ def _matches(data: UInt8Array, at: int, end: int, steps: Int16Array) -> bool:
         else:
             first = steps[behind]
             if first == ANY_CHARACTER:
-                tried += _decoded(data, tried, end)
+                tried += _count_decoded_bytes(data, tried, end)
             else:
                 # A byte that begins a character in the pattern also begins a character in every text.
                 tried += 1
@@ -86,7 +86,7 @@ def _matches(data: UInt8Array, at: int, end: int, steps: Int16Array) -> bool:
 
 
 @inlined
-def _decoded(data: UInt8Array, at: int, end: int) -> int:
+def _count_decoded_bytes(data: UInt8Array, at: int, end: int) -> int:
     """Return the number of bytes from `at` on that Java decodes to one character.
 
     Of invalid bytes, it decodes the longest prefix of a valid character to one character.

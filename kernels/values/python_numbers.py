@@ -38,7 +38,9 @@ _EXACT = 2**53
 _Implementation = Callable[..., Any] | None
 
 
-def _checked(original: Callable[..., Any], **options: Any) -> Callable[[Callable[..., _Implementation]], Any]:
+def _register_implementation(
+    original: Callable[..., Any], **options: Any
+) -> Callable[[Callable[..., _Implementation]], Any]:
     """Register an implementation, which is chosen by the types of the operands."""
 
     def stub(*operands: Any) -> Any:
@@ -49,7 +51,7 @@ def _checked(original: Callable[..., Any], **options: Any) -> Callable[[Callable
     return overload(stub, strict=False, **options)
 
 
-def _numbers(*kinds: Any) -> bool:
+def _are_numbers(*kinds: Any) -> bool:
     """Return whether all are types of Python's numbers. Raises `TypingError` for types that only numpy has."""
     plain = [types.unliteral(kind) for kind in kinds]
     for kind in plain:
@@ -60,8 +62,8 @@ def _numbers(*kinds: Any) -> bool:
     return all(isinstance(kind, types.Number | types.Boolean) for kind in plain)
 
 
-def _integers(*kinds: Any) -> bool:
-    return _numbers(*kinds) and all(_is_integer(kind) for kind in kinds)
+def _are_integers(*kinds: Any) -> bool:
+    return _are_numbers(*kinds) and all(_is_integer(kind) for kind in kinds)
 
 
 def _is_integer(kind: Any) -> bool:
@@ -87,9 +89,9 @@ def _is_odd(result: float, a: float, b: float) -> bool:
 # Integers that may not fit in 64 bits.
 
 
-@_checked(operator.add)
+@_register_implementation(operator.add)
 def _add(a: Any, b: Any) -> _Implementation:
-    if not _integers(a, b):
+    if not _are_integers(a, b):
         return lambda a, b: a + b
 
     def add(a: Any, b: Any) -> Any:
@@ -102,9 +104,9 @@ def _add(a: Any, b: Any) -> _Implementation:
     return add
 
 
-@_checked(operator.sub)
+@_register_implementation(operator.sub)
 def _sub(a: Any, b: Any) -> _Implementation:
-    if not _integers(a, b):
+    if not _are_integers(a, b):
         return lambda a, b: a - b
 
     def sub(a: Any, b: Any) -> Any:
@@ -117,9 +119,9 @@ def _sub(a: Any, b: Any) -> _Implementation:
     return sub
 
 
-@_checked(operator.mul)
+@_register_implementation(operator.mul)
 def _mul(a: Any, b: Any) -> _Implementation:
-    if not _integers(a, b):
+    if not _are_integers(a, b):
         return lambda a, b: a * b
 
     def mul(a: Any, b: Any) -> Any:
@@ -131,9 +133,9 @@ def _mul(a: Any, b: Any) -> _Implementation:
     return mul
 
 
-@_checked(operator.neg)
+@_register_implementation(operator.neg)
 def _neg(a: Any) -> _Implementation:
-    if not _integers(a):
+    if not _are_integers(a):
         return lambda a: -a
 
     def neg(a: Any) -> Any:
@@ -145,9 +147,9 @@ def _neg(a: Any) -> _Implementation:
     return neg
 
 
-@_checked(abs)
+@_register_implementation(abs)
 def _abs(a: Any) -> _Implementation:
-    if not _integers(a):
+    if not _are_integers(a):
         return lambda a: abs(a)
 
     def absolute(a: Any) -> Any:
@@ -159,14 +161,14 @@ def _abs(a: Any) -> _Implementation:
     return absolute
 
 
-@_checked(operator.invert)
+@_register_implementation(operator.invert)
 def _invert(a: Any) -> _Implementation:
-    return (lambda a: ~numba.int64(a)) if _integers(a) else lambda a: ~a
+    return (lambda a: ~numba.int64(a)) if _are_integers(a) else lambda a: ~a
 
 
-@_checked(operator.lshift)
+@_register_implementation(operator.lshift)
 def _lshift(a: Any, b: Any) -> _Implementation:
-    if not _integers(a, b):
+    if not _are_integers(a, b):
         return lambda a, b: a << b
 
     def lshift(a: Any, b: Any) -> Any:
@@ -178,9 +180,9 @@ def _lshift(a: Any, b: Any) -> _Implementation:
     return lshift
 
 
-@_checked(operator.rshift)
+@_register_implementation(operator.rshift)
 def _rshift(a: Any, b: Any) -> _Implementation:
-    if not _integers(a, b):
+    if not _are_integers(a, b):
         return lambda a, b: a >> b
 
     def rshift(a: Any, b: Any) -> Any:
@@ -192,22 +194,22 @@ def _rshift(a: Any, b: Any) -> _Implementation:
     return rshift
 
 
-@_checked(math.gcd)
+@_register_implementation(math.gcd)
 def _gcd(a: Any, b: Any) -> _Implementation:
     def gcd(a: Any, b: Any) -> Any:
         if a == _LOWEST or b == _LOWEST:
             raise OverflowError
         return math.gcd(a, b)
 
-    return gcd if _integers(a, b) else None
+    return gcd if _are_integers(a, b) else None
 
 
 # Divisions.
 
 
-@_checked(operator.truediv)
+@_register_implementation(operator.truediv)
 def _truediv(a: Any, b: Any) -> _Implementation:
-    if not _numbers(a, b):
+    if not _are_numbers(a, b):
         return lambda a, b: a / b
     rounds_once = _is_integer(a) and _is_integer(b)
 
@@ -221,10 +223,10 @@ def _truediv(a: Any, b: Any) -> _Implementation:
     return truediv
 
 
-def _division(divide: Callable[..., Any]) -> None:
-    @_checked(divide)
+def _register_division(divide: Callable[..., Any]) -> None:
+    @_register_implementation(divide)
     def _divide(a: Any, b: Any) -> _Implementation:
-        if not _numbers(a, b):
+        if not _are_numbers(a, b):
             return lambda a, b: divide(a, b)
         overflows = _is_integer(a) and _is_integer(b)
 
@@ -239,18 +241,18 @@ def _division(divide: Callable[..., Any]) -> None:
 
 
 for _divide in (operator.floordiv, operator.mod, divmod):
-    _division(_divide)
+    _register_division(_divide)
 
 
 # Powers.
 
 
-def _power(original: Callable[..., Any]) -> None:
-    @_checked(original, prefer_literal=True)
+def _register_power(original: Callable[..., Any]) -> None:
+    @_register_implementation(original, prefer_literal=True)
     def _pow(a: Any, b: Any) -> _Implementation:
-        if not _numbers(a, b):
+        if not _are_numbers(a, b):
             return lambda a, b: a**b
-        if _integers(a, b):
+        if _are_integers(a, b):
 
             def integers(a: Any, b: Any) -> Any:
                 a, b = numba.int64(a), numba.int64(b)
@@ -280,14 +282,14 @@ def _power(original: Callable[..., Any]) -> None:
 
 
 for _original in (operator.pow, pow):
-    _power(_original)
+    _register_power(_original)
 
 
 # Comparisons: Python does not round the integer.
 
 
-def _comparison(compare: Callable[..., Any]) -> None:
-    @_checked(compare)
+def _register_comparison(compare: Callable[..., Any]) -> None:
+    @_register_implementation(compare)
     def _compare(a: Any, b: Any) -> _Implementation:
         if _is_integer(a) and _is_float(b):
 
@@ -309,16 +311,16 @@ def _comparison(compare: Callable[..., Any]) -> None:
 
 
 for _compare in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
-    _comparison(_compare)
+    _register_comparison(_compare)
 
 
 # Conversions of floats to integers.
 
 
-def _to_integer(function: Callable[..., Any]) -> None:
-    @_checked(function)
+def _register_integer_conversion(function: Callable[..., Any]) -> None:
+    @_register_implementation(function)
     def _whole(a: Any) -> _Implementation:
-        if not _numbers(a):
+        if not _are_numbers(a):
             return lambda a: function(a)
         if _is_integer(a):
             return lambda a: numba.int64(a)
@@ -332,14 +334,14 @@ def _to_integer(function: Callable[..., Any]) -> None:
 
 
 for _rounding in (int, round, math.trunc, math.floor, math.ceil):
-    _to_integer(_rounding)
+    _register_integer_conversion(_rounding)
 
 
 # Functions of floats.
 
 
-def _of_one_float(function: Callable[..., Any]) -> None:
-    @_checked(function)
+def _register_float_function(function: Callable[..., Any]) -> None:
+    @_register_implementation(function)
     def _of(a: Any) -> _Implementation:
         def checked(a: Any) -> Any:
             result = function(a)
@@ -347,11 +349,11 @@ def _of_one_float(function: Callable[..., Any]) -> None:
                 raise ValueError
             return result
 
-        return checked if _numbers(a) else None
+        return checked if _are_numbers(a) else None
 
 
-def _of_two_floats(function: Callable[..., Any]) -> None:
-    @_checked(function)
+def _register_float_operation(function: Callable[..., Any]) -> None:
+    @_register_implementation(function)
     def _of(a: Any, b: Any) -> _Implementation:
         def checked(a: Any, b: Any) -> Any:
             result = function(a, b)
@@ -359,7 +361,7 @@ def _of_two_floats(function: Callable[..., Any]) -> None:
                 raise ValueError
             return result
 
-        return checked if _numbers(a, b) else None
+        return checked if _are_numbers(a, b) else None
 
 
 _ONE_FLOAT = (
@@ -368,12 +370,12 @@ _ONE_FLOAT = (
 )
 for _name in _ONE_FLOAT:
     if hasattr(math, _name):  # exp2 came with Python 3.11
-        _of_one_float(getattr(math, _name))
+        _register_float_function(getattr(math, _name))
 for _of_floats in (math.pow, math.hypot):
-    _of_two_floats(_of_floats)
+    _register_float_operation(_of_floats)
 
 
-@_checked(math.ldexp)
+@_register_implementation(math.ldexp)
 def _ldexp(a: Any, b: Any) -> _Implementation:
     def ldexp(a: Any, b: Any) -> Any:
         if not -_LONGEST < b < _LONGEST:  # numba uses only 32 bits of `b`
@@ -383,19 +385,19 @@ def _ldexp(a: Any, b: Any) -> _Implementation:
             raise OverflowError
         return result
 
-    return ldexp if _numbers(a) and _integers(b) else None
+    return ldexp if _are_numbers(a) and _are_integers(b) else None
 
 
 # The minimum and maximum of an integer and a float may have either type, but compiled code needs a single type.
 
 
-def _extreme(function: Callable[..., Any]) -> None:
-    @_checked(function)
+def _register_extreme(function: Callable[..., Any]) -> None:
+    @_register_implementation(function)
     def _of(a: Any, b: Any) -> _Implementation:
-        if _numbers(a, b) and _is_integer(a) != _is_integer(b):
+        if _are_numbers(a, b) and _is_integer(a) != _is_integer(b):
             raise TypingError(f"{function.__name__} of an integer and a float may be either: convert one of them")
         return lambda a, b: function(a, b)
 
 
 for _chosen in (min, max):
-    _extreme(_chosen)
+    _register_extreme(_chosen)

@@ -14,7 +14,7 @@ If a task owns several cores, the modes also differ in the work of its threads:
     independent       each thread works on an item of its own, through all stages
 
 In every mode, a stage finishes after all of its input has been processed. The items that it yields then go through the
-stages after it, before these finish (`to_the_end`).
+stages after it, before these finish (`deliver_all`).
 
 Source: Kawashima & Tatebe, "Data delivery between operators in parallel databases", table and conclusion 2.
 """
@@ -80,7 +80,7 @@ The size of the pieces of a set does not matter: all of them are held until the 
 """
 
 
-def to_the_end(way: Way, stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
+def deliver_all(way: Way, stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
     """Yield the stages' output for `items`, then finish the stages in order, and yield the later stages' output."""
     yield from way(stages, items)
     for number, stage in enumerate(stages, 1):
@@ -89,57 +89,57 @@ def to_the_end(way: Way, stages: Sequence[Stage], items: Iterable[Any]) -> Itera
             yield from way(stages[number:], chain([item], last))
 
 
-def depth_first(stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
+def deliver_depth_first(stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
     """Yield the output of the last stage, with one item in progress at every stage."""
     if not stages:
         yield from items
         return
     for item in items:
-        yield from depth_first(stages[1:], stages[0].process(item))
+        yield from deliver_depth_first(stages[1:], stages[0].process(item))
 
 
-def cooperative(
+def deliver_cooperatively(
     stages: Sequence[Stage], items: Iterable[Any], divide: Divide, pool: Executor, threads: int
 ) -> Iterator[Any]:
-    """Like `depth_first`, with each item divided among threads. Each thread yields one item per round."""
+    """Like `deliver_depth_first`, with each item divided among threads. Each thread yields one item per round."""
     if not stages:
         yield from items
         return
     for item in items:
         active = [stages[0].process(part) for part in divide(item, threads)]
         while active:
-            given = list(pool.map(_next, active))
-            yield from cooperative(stages[1:], (one for some in given for one in some), divide, pool, threads)
+            given = list(pool.map(_take_next, active))
+            yield from deliver_cooperatively(stages[1:], (one for some in given for one in some), divide, pool, threads)
             active = [outputs for outputs, some in zip(active, given, strict=True) if some]
 
 
-def independent(stages: Sequence[Stage], items: Iterable[Any], threads: int) -> Iterator[Any]:
+def deliver_independently(stages: Sequence[Stage], items: Iterable[Any], threads: int) -> Iterator[Any]:
     """Let each thread take items and process them through all stages; yield the outputs in any order."""
-    shared = _Shared(items)
-    return _merged([depth_first(stages, shared) for _ in range(threads)])
+    shared = _SharedIterator(items)
+    return _merge_streams([deliver_depth_first(stages, shared) for _ in range(threads)])
 
 
-def set_at_a_time(stages: Sequence[Stage], items: Iterable[Any], pool: Executor | None) -> Iterator[Any]:
+def deliver_sets(stages: Sequence[Stage], items: Iterable[Any], pool: Executor | None) -> Iterator[Any]:
     """Let every stage process all items before the next one begins; with a pool, several items at once."""
     held: list[Any] = list(items)
     for stage in stages:
-        outputs = pool.map(_all_of(stage), held) if pool is not None else map(_all_of(stage), held)
+        outputs = pool.map(_collect_from(stage), held) if pool is not None else map(_collect_from(stage), held)
         held = [item for output in outputs for item in output]
     yield from held
 
 
-def _next(outputs: Iterator[T]) -> list[T]:
+def _take_next(outputs: Iterator[T]) -> list[T]:
     """Return the next output of a stage, if there is one."""
     for item in outputs:
         return [item]
     return []
 
 
-def _all_of(stage: Stage) -> Callable[[Any], list[Any]]:
+def _collect_from(stage: Stage) -> Callable[[Any], list[Any]]:
     return lambda item: list(stage.process(item))
 
 
-class _Shared(Generic[T]):
+class _SharedIterator(Generic[T]):
     """An iterator that several threads share."""
 
     def __init__(self, items: Iterable[T]) -> None:
@@ -154,11 +154,11 @@ class _Shared(Generic[T]):
             return next(self._items)
 
 
-class _Left(Exception):
+class _ConsumerStopped(Exception):
     """The consumer has stopped reading."""
 
 
-def _merged(streams: Sequence[Iterator[T]]) -> Iterator[T]:
+def _merge_streams(streams: Sequence[Iterator[T]]) -> Iterator[T]:
     """Run every stream in a thread of its own, and yield their items through a short queue."""
     output: queue.Queue[Any] = queue.Queue(_QUEUED_PER_THREAD * len(streams))
     left = threading.Event()
@@ -166,7 +166,7 @@ def _merged(streams: Sequence[Iterator[T]]) -> Iterator[T]:
     def put(item: object) -> None:
         while True:
             if left.is_set():
-                raise _Left
+                raise _ConsumerStopped
             try:
                 return output.put(item, timeout=0.05)
             except queue.Full:
@@ -177,10 +177,10 @@ def _merged(streams: Sequence[Iterator[T]]) -> Iterator[T]:
             for item in stream:
                 put((item, None))
             put((None, None))
-        except _Left:
+        except _ConsumerStopped:
             pass
         except BaseException as error:
-            with suppress(_Left):
+            with suppress(_ConsumerStopped):
                 put((None, error))
 
     threads = [threading.Thread(target=drain, args=(stream,), daemon=True) for stream in streams]

@@ -4,9 +4,9 @@
 
 A row of lineitem finds rows of partsupp by its l_partkey, which also has to be a p_partkey. So rows of partsupp with
 any other ps_partkey need neither be stored nor indexed. This is the semi-join reduction of Bernstein & Chiu ("Using
-semi-joins to solve relational queries", 1981), run while a build side is materialised. (`join_order.reducers` returns
-the joins that reduce an existing build side.) In each of three cases a build row without a match among the dropping
-join's build keys is in no result:
+semi-joins to solve relational queries", 1981), run while a build side is materialised. (`join_order.find_reducers`
+returns the joins that reduce an existing build side.) In each of three cases a build row without a match among the
+dropping join's build keys is in no result:
 
 - the dropping join looks up the build row's own columns, and the build row's join is inner;
 - the build row is looked up by the same probe columns as the dropping join's keys, so each probe row that finds it is
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkext.plans.adaptive.join_order import movable
+from sparkext.plans.adaptive.join_order import count_movable
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.expressions.key_types import MOST_DECIMAL_DIGITS
 from sparkext.plans.expressions.number_types import FLOATS
@@ -39,9 +39,9 @@ class EarlyDrop:
     columns: tuple[int, ...]
 
 
-def early_drops(spec: PipelineSpec, number: int) -> tuple[EarlyDrop, ...]:
+def find_early_drops(spec: PipelineSpec, number: int) -> tuple[EarlyDrop, ...]:
     """Return the joins that drop rows of build side `number` by their keys."""
-    free = movable(spec)
+    free = count_movable(spec)
     join = spec.joins[number]
     if number >= free or join.as_of is not None:
         return ()
@@ -49,7 +49,9 @@ def early_drops(spec: PipelineSpec, number: int) -> tuple[EarlyDrop, ...]:
     for other, dropping in enumerate(spec.joins[:free]):
         if other == number or not _drops_by_keys(dropping):
             continue
-        columns = [_compared(join, number + 1, dropping, other + 1, key) for key in range(len(dropping.keys))]
+        columns = [
+            _find_compared_column(join, number + 1, dropping, other + 1, key) for key in range(len(dropping.keys))
+        ]
         known = tuple(column for column in columns if column is not None)
         if len(known) == len(columns):
             found.append(EarlyDrop(other, known))
@@ -61,7 +63,9 @@ def _drops_by_keys(join: JoinSpec) -> bool:
     return join.drops_unmatched and bool(join.keys) and plain and join.as_of is None
 
 
-def _compared(join: JoinSpec, source: int, dropping: JoinSpec, dropping_source: int, number: int) -> int | None:
+def _find_compared_column(
+    join: JoinSpec, source: int, dropping: JoinSpec, dropping_source: int, number: int
+) -> int | None:
     """Return the column of build side `source` that has to equal key `number` of the dropping join, if there is one."""
     key = dropping.keys[number]
     if key.probe.source == source:
@@ -72,14 +76,14 @@ def _compared(join: JoinSpec, source: int, dropping: JoinSpec, dropping_source: 
     )
 
 
-def sources_of(spec: PipelineSpec, projection: Projection, columns: tuple[int, ...]) -> tuple[ColumnRef, ...] | None:
+def trace_columns(spec: PipelineSpec, projection: Projection, columns: tuple[int, ...]) -> tuple[ColumnRef, ...] | None:
     """Return the source columns of columns of a projection, if pipeline rows may be dropped by their values.
 
     None if a column is computed, or if dropping a row could suppress an error that the row causes.
     """
-    if movable(spec) < len(spec.joins) or spec.top is not None or _may_fail(spec, projection):
+    if count_movable(spec) < len(spec.joins) or spec.top is not None or _may_fail(spec, projection):
         return None
-    emitted = _grouped_by(spec.aggregations) if spec.aggregations else spec.outputs
+    emitted = _list_group_columns(spec.aggregations) if spec.aggregations else spec.outputs
     found = [projection.columns[column] for column in columns]
     if any(column.op != "column" or column.column >= len(emitted) for column in found):
         return None
@@ -109,7 +113,7 @@ def _never_fails(call: AggregateCall) -> bool:
     return kind.name in FLOATS or (kind.name == "decimal" and kind.precision + _SUM_DIGITS <= MOST_DECIMAL_DIGITS)
 
 
-def _grouped_by(aggregations: tuple[Aggregation, ...]) -> tuple[ColumnRef | None, ...]:
+def _list_group_columns(aggregations: tuple[Aggregation, ...]) -> tuple[ColumnRef | None, ...]:
     """Return the group columns, None for a computed one: a drop by their values removes all rows of a group.
 
     Empty if there are several groupings.
@@ -123,7 +127,7 @@ def _is_flag(spec: PipelineSpec, place: ColumnRef) -> bool:
     return place.source != PROBE and spec.joins[place.source - 1].how == "existence"
 
 
-def with_drops(spec: PipelineSpec, drops: tuple[JoinSpec, ...]) -> tuple[PipelineSpec, list[int]]:
+def append_drops(spec: PipelineSpec, drops: tuple[JoinSpec, ...]) -> tuple[PipelineSpec, list[int]]:
     """Return a pipeline with the semi-joins `drops` appended, and an order that runs each as early as possible."""
     extended = PipelineSpec(
         spec.probe_columns,

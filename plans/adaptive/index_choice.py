@@ -104,10 +104,10 @@ def choose_index(
     keys are stored as a set of bits. If the index does not fit the free memory and a sorted index needs less, the
     sorted index is chosen, whatever was requested. The caller has to check whether the sorted index fits.
     """
-    kind, reason = _fastest(algorithm, keys, probe_ordered, rows_matter)
-    needed = build_bytes(kind, keys)
+    kind, reason = _choose_fastest(algorithm, keys, probe_ordered, rows_matter)
+    needed = estimate_build_bytes(kind, keys)
     if kind != "ordered" and not fits(needed, headroom):
-        least = build_bytes("ordered", keys)
+        least = estimate_build_bytes("ordered", keys)
         if least < needed:
             return IndexChoice(
                 "ordered", f"a {kind} index would take {needed:,} bytes to build, {headroom:,} are free", least
@@ -115,7 +115,7 @@ def choose_index(
     return IndexChoice(kind, reason, needed)
 
 
-def _fastest(algorithm: str, keys: BuildKeys, probe_ordered: bool, rows_matter: bool) -> tuple[str, str]:
+def _choose_fastest(algorithm: str, keys: BuildKeys, probe_ordered: bool, rows_matter: bool) -> tuple[str, str]:
     """Return the kind of index to build if memory does not matter, and the reason."""
     if algorithm == "sort_merge":
         return "ordered", "sort-merge was asked for"
@@ -134,7 +134,7 @@ def _fastest(algorithm: str, keys: BuildKeys, probe_ordered: bool, rows_matter: 
     return "hash", f"keys span {span:,} values for {keys.valid:,} rows: too sparse to address directly"
 
 
-def build_bytes(kind: str, keys: BuildKeys) -> int:
+def estimate_build_bytes(kind: str, keys: BuildKeys) -> int:
     """Return the most memory that an index needs while it is built, in addition to the keys."""
     if kind == "key set":
         assert keys.span is not None, "keys of a set have bounds"
@@ -154,7 +154,7 @@ def fits(needed: int, headroom: int | None) -> bool:
     return headroom is None or needed <= max(headroom, SMALL_BUILD_BYTES)
 
 
-def worth_clustering(rows: int, distinct: int, payload_bytes: int, headroom: int | None) -> bool:
+def is_worth_clustering(rows: int, distinct: int, payload_bytes: int, headroom: int | None) -> bool:
     """Return whether to copy the payload into the order of keys, so that the matches of a probe row are contiguous.
 
     `headroom` is the free memory in bytes, None if unknown. Measured with ten matches a key, 20 M pairs and a payload

@@ -47,12 +47,12 @@ def may_move(join: JoinSpec) -> bool:
     return join.condition is None or not join.condition.may_fail
 
 
-def movable(spec: PipelineSpec) -> int:
+def count_movable(spec: PipelineSpec) -> int:
     """Return the number of joins before the first join that may not change places."""
     return next((number for number, join in enumerate(spec.joins) if not may_move(join)), len(spec.joins))
 
 
-def needed(spec: PipelineSpec) -> list[frozenset[int]]:
+def find_prerequisites(spec: PipelineSpec) -> list[frozenset[int]]:
     """Return, for each join, the indexes of the other joins whose build sides it refers to."""
     return [
         frozenset(source - 1 for source, _ in join.references(number) if source not in (PROBE, number))
@@ -60,19 +60,19 @@ def needed(spec: PipelineSpec) -> list[frozenset[int]]:
     ]
 
 
-def reducers(spec: PipelineSpec, number: int) -> tuple[int, ...]:
+def find_reducers(spec: PipelineSpec, number: int) -> tuple[int, ...]:
     """Return the joins that drop rows by columns of build side `number` alone.
 
     A build row that one of these joins drops is in no result, so it may be removed beforehand: a semi-join reduction
     (Bernstein & Chiu, "Using semi-joins to solve relational queries", 1981). Join `number` must be an inner join: an
     outer join would emit a row with nulls instead.
     """
-    free = movable(spec)
+    free = count_movable(spec)
     join = spec.joins[number]
     # An as-of join finds the nearest of all build rows, so none may be removed.
     if number >= free or join.how != "inner" or join.as_of is not None or join.theta is not None:
         return ()
-    own = needed(spec)
+    own = find_prerequisites(spec)
     return tuple(
         other
         for other, behind in enumerate(spec.joins[:free])
@@ -81,15 +81,15 @@ def reducers(spec: PipelineSpec, number: int) -> tuple[int, ...]:
     )
 
 
-def given(count: int) -> tuple[int, ...]:
+def keep_join_order(count: int) -> tuple[int, ...]:
     """Return the query's own order."""
     return tuple(range(count))
 
 
-def cheapest(joins: Sequence[JoinEstimate]) -> tuple[int, ...]:
+def choose_join_order(joins: Sequence[JoinEstimate]) -> tuple[int, ...]:
     """Return the cheapest order, or the query's own order if no order is clearly cheaper."""
-    best = _searched(joins) if len(joins) <= _SEARCHED else _greedy(joins)
-    own = given(len(joins))
+    best = _search_orders(joins) if len(joins) <= _SEARCHED else _order_greedily(joins)
+    own = keep_join_order(len(joins))
     return best if cost(joins, best) < _WORTH_IT * cost(joins, own) else own
 
 
@@ -97,17 +97,17 @@ def cost(joins: Sequence[JoinEstimate], order: Sequence[int]) -> float:
     """Return the cost of joining one probe row in this order."""
     total, rows = 0.0, 1.0
     for number in order:
-        total += rows * _step(joins[number])
+        total += rows * _estimate_step_cost(joins[number])
         rows *= joins[number].kept
     return total
 
 
-def shuffled(needs: Sequence[frozenset[int]], seed: int) -> tuple[int, ...]:
+def draw_join_order(needs: Sequence[frozenset[int]], seed: int) -> tuple[int, ...]:
     """Return a random order in which every join comes after the joins that it needs."""
     generator = random.Random(seed)
     order: list[int] = []
     while len(order) < len(needs):
-        order.append(generator.choice(_next(needs, frozenset(order))))
+        order.append(generator.choice(_list_next_joins(needs, frozenset(order))))
     return tuple(order)
 
 
@@ -116,15 +116,19 @@ def has_choice(needs: Sequence[frozenset[int]]) -> bool:
     return any(number - 1 not in needs[number] for number in range(1, len(needs)))
 
 
-def _searched(joins: Sequence[JoinEstimate]) -> tuple[int, ...]:
+def _search_orders(joins: Sequence[JoinEstimate]) -> tuple[int, ...]:
     """Extend the cheapest order of every set of joins that can come first by each join that can come next."""
     needs = [join.needs for join in joins]
     sets: dict[frozenset[int], tuple[float, tuple[int, ...], float]] = {frozenset(): (0.0, (), 1.0)}
     for _ in joins:
         larger: dict[frozenset[int], tuple[float, tuple[int, ...], float]] = {}
         for done, (spent, order, rows) in sets.items():
-            for number in _next(needs, done):
-                extended = (spent + rows * _step(joins[number]), (*order, number), rows * joins[number].kept)
+            for number in _list_next_joins(needs, done):
+                extended = (
+                    spent + rows * _estimate_step_cost(joins[number]),
+                    (*order, number),
+                    rows * joins[number].kept,
+                )
                 key = done | {number}
                 if key not in larger or extended < larger[key]:
                     larger[key] = extended
@@ -133,18 +137,18 @@ def _searched(joins: Sequence[JoinEstimate]) -> tuple[int, ...]:
     return order
 
 
-def _greedy(joins: Sequence[JoinEstimate]) -> tuple[int, ...]:
+def _order_greedily(joins: Sequence[JoinEstimate]) -> tuple[int, ...]:
     """Append, repeatedly, the join that drops the most rows for its cost."""
     order: list[int] = []
     while len(order) < len(joins):
-        following = _next([join.needs for join in joins], frozenset(order))
-        order.append(min(following, key=lambda number: (joins[number].kept - 1.0) / _step(joins[number])))
+        following = _list_next_joins([join.needs for join in joins], frozenset(order))
+        order.append(min(following, key=lambda number: (joins[number].kept - 1.0) / _estimate_step_cost(joins[number])))
     return tuple(order)
 
 
-def _step(join: JoinEstimate) -> float:
+def _estimate_step_cost(join: JoinEstimate) -> float:
     return join.cost + _OUTPUT_COST * join.kept
 
 
-def _next(needs: Sequence[frozenset[int]], done: frozenset[int]) -> list[int]:
+def _list_next_joins(needs: Sequence[frozenset[int]], done: frozenset[int]) -> list[int]:
     return [number for number, before in enumerate(needs) if number not in done and before <= done]

@@ -44,7 +44,7 @@ class OperatorBudget:
         """Record the input and output of the operator's last call (see `OutputSizeController.observe`)."""
         self._controller.observe(self._operator, rows_in, rows_out, bytes_out)
 
-    def spent_since(self, started: float) -> None:
+    def add_time_since(self, started: float) -> None:
         """Add the time since `started`, a reading of `time.perf_counter`, to `seconds`."""
         seconds = time.perf_counter() - started
         with self._turn:

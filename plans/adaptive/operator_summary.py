@@ -82,7 +82,7 @@ class OperatorRecord:
         self.headroom_min: int | None = None
         self.headroom_limit: str | None = None
 
-    def decided(self, now: float, headroom: tuple[int, str] | None, budget: int) -> None:
+    def record_decision(self, now: float, headroom: tuple[int, str] | None, budget: int) -> None:
         """Record a budget that was just given."""
         if headroom is not None and (self.headroom_min is None or headroom[0] < self.headroom_min):
             self.headroom_min, self.headroom_limit = headroom

@@ -207,8 +207,8 @@ class OutputSizeController:
                     headroom = self._headroom()
                     usable = self._usable(headroom)
                     fitting = self._fitting_rows(operator, usable)
-                budget = Budget(self._bounded(operator, fitting), self._bytes(operator, usable))
-            self._records[operator].decided(self._clock(), headroom, budget.rows)
+                budget = Budget(self._limit_rows(operator, fitting), self._bytes(operator, usable))
+            self._records[operator].record_decision(self._clock(), headroom, budget.rows)
         return budget
 
     def most_bytes(self, operator: int) -> int:
@@ -242,7 +242,7 @@ class OutputSizeController:
         """Return the statistics of every operator, along the chain."""
         return [record.summary() for record in self._records]
 
-    def _bounded(self, operator: int, fitting: float) -> int:
+    def _limit_rows(self, operator: int, fitting: float) -> int:
         """Return the rows that fit, within the bounds, and at most twice the last budget if memory limited that one."""
         limits = self._limits
         if limits.fixed_rows is not None:

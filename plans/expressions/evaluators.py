@@ -46,13 +46,13 @@ class Evaluator:
     digits: int
     any_null: bool = False
 
-    def uncovered(self, node: Expression) -> Expression | None:
+    def find_uncovered(self, node: Expression) -> Expression | None:
         """Return a subexpression that is not covered, or None if all are."""
         if not self._runs(node):
             return node
         any_null = self.any_null and node.op == "is_null"
         looks_at = (argument for argument in node.args if not (any_null and argument.op == "column"))
-        return next((part for part in map(self.uncovered, looks_at) if part is not None), None)
+        return next((part for part in map(self.find_uncovered, looks_at) if part is not None), None)
 
     def _runs(self, node: Expression) -> bool:
         kind = node.type
@@ -62,7 +62,7 @@ class Evaluator:
 
     def check(self, node: Expression) -> Expression:
         """Return the expression. Raises `ValueError` if it is not covered."""
-        part = self.uncovered(node)
+        part = self.find_uncovered(node)
         if part is not None:
             raise ValueError(f"{part.op} of {part.type} is not covered by {self.name}: {node!r}")
         return node

@@ -194,25 +194,25 @@ def _is_typed(op: str, given: Sequence[KeyType | None], result: KeyType | None) 
 _Rule = Callable[[Sequence[KeyType], KeyType], bool]
 
 
-def _of_number(*names: str) -> _Rule:
+def _require_one_type(*names: str) -> _Rule:
     """Return a rule: all arguments and the result have the same type, one of `names`."""
     return lambda given, result: {*given} == {result} and result.name in names
 
 
-def _sum(given: Sequence[KeyType], result: KeyType) -> bool:
+def _is_valid_sum(given: Sequence[KeyType], result: KeyType) -> bool:
     """Check a sum or difference. Decimals are brought to the scale of the result, which must not drop digits."""
     if result.name == "decimal":
         return all(kind.name == "decimal" and kind.scale <= result.scale for kind in given)
-    return [*given, result] == [_DATE, _DAYS, _DATE] or _of_number(*INTEGERS, *FLOATS)(given, result)
+    return [*given, result] == [_DATE, _DAYS, _DATE] or _require_one_type(*INTEGERS, *FLOATS)(given, result)
 
 
-def _product(given: Sequence[KeyType], result: KeyType) -> bool:
+def _is_valid_product(given: Sequence[KeyType], result: KeyType) -> bool:
     if result.name == "decimal":
         return all(kind.name == "decimal" for kind in given) and sum(kind.scale for kind in given) == result.scale
-    return _of_number(*INTEGERS, *FLOATS)(given, result)
+    return _require_one_type(*INTEGERS, *FLOATS)(given, result)
 
 
-def _cast(given: Sequence[KeyType], result: KeyType) -> bool:
+def _is_valid_cast(given: Sequence[KeyType], result: KeyType) -> bool:
     """Check a cast. Integers wrap around; decimals keep all of their digits, except in a cast to double."""
     (kind,) = given
     if kind.name == "decimal":
@@ -223,11 +223,11 @@ def _cast(given: Sequence[KeyType], result: KeyType) -> bool:
     return (kind.name in FLOATS and result.name in FLOATS) or (kind, result) == (_DATE, _DAYS)
 
 
-def _decimals(given: Sequence[KeyType], result: KeyType) -> bool:
+def _are_decimals(given: Sequence[KeyType], result: KeyType) -> bool:
     return result.name == "decimal" and {kind.name for kind in given} == {"decimal"}
 
 
-def _rounded(given: Sequence[KeyType], result: KeyType) -> bool:
+def _is_valid_rounding(given: Sequence[KeyType], result: KeyType) -> bool:
     """Check a rounding. It must not increase the scale of a decimal."""
     kind, places = given
     if kind.name == "decimal":
@@ -235,12 +235,12 @@ def _rounded(given: Sequence[KeyType], result: KeyType) -> bool:
     return [kind, places] == [result, _DAYS] and kind.name in INTEGERS
 
 
-def _whole(given: Sequence[KeyType], result: KeyType) -> bool:
+def _is_valid_floor(given: Sequence[KeyType], result: KeyType) -> bool:
     (kind,) = given
-    return (kind, result) == (_DOUBLE, _LONG) or (_decimals(given, result) and result.scale == 0)
+    return (kind, result) == (_DOUBLE, _LONG) or (_are_decimals(given, result) and result.scale == 0)
 
 
-def _of_time(given: Sequence[KeyType], result: KeyType) -> bool:
+def _are_times(given: Sequence[KeyType], result: KeyType) -> bool:
     return {given[0].name, result.name} <= {"date", *TIMESTAMPS} and given[0] != result
 
 
@@ -251,35 +251,35 @@ _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("and", "or", "not"), lambda given, result: {*given, result} == {BOOL}),
     **dict.fromkeys(("coalesce", "least", "greatest"), lambda given, result: {*given} == {result}),
     "if": lambda given, result: [*given] == [BOOL, result, result],
-    "+": _sum,
-    "-": lambda given, result: [*given, result] == [_DATE, _DATE, _DAYS] or _sum(given, result),
-    "*": _product,
-    "/": _of_number("float64"),
-    "%": _of_number(*INTEGERS, *FLOATS),
-    **dict.fromkeys(("negate", "abs"), _of_number(*INTEGERS, *FLOATS, "decimal")),
-    "sqrt": _of_number("float64"),
-    "cast": _cast,
-    **dict.fromkeys(DECIMAL_ARITHMETIC, _decimals),
+    "+": _is_valid_sum,
+    "-": lambda given, result: [*given, result] == [_DATE, _DATE, _DAYS] or _is_valid_sum(given, result),
+    "*": _is_valid_product,
+    "/": _require_one_type("float64"),
+    "%": _require_one_type(*INTEGERS, *FLOATS),
+    **dict.fromkeys(("negate", "abs"), _require_one_type(*INTEGERS, *FLOATS, "decimal")),
+    "sqrt": _require_one_type("float64"),
+    "cast": _is_valid_cast,
+    **dict.fromkeys(DECIMAL_ARITHMETIC, _are_decimals),
     "to_decimal": lambda given, result: (
-        _decimals(given, result) or (result.name == "decimal" and given[0].name in INTEGERS)
+        _are_decimals(given, result) or (result.name == "decimal" and given[0].name in INTEGERS)
     ),
     "unscaled": lambda given, result: (
         (given[0].name, result) == ("decimal", _LONG) and given[0].precision <= MOST_DIGITS
     ),
-    "div": _of_number(*INTEGERS),
-    "pmod": lambda given, result: _decimals(given, result) or _of_number(*INTEGERS, *FLOATS)(given, result),
-    "remainder": _decimals,
-    **dict.fromkeys(ROUNDINGS, _rounded),
-    **dict.fromkeys(("floor", "ceil"), _whole),
+    "div": _require_one_type(*INTEGERS),
+    "pmod": lambda given, result: _are_decimals(given, result) or _require_one_type(*INTEGERS, *FLOATS)(given, result),
+    "remainder": _are_decimals,
+    **dict.fromkeys(ROUNDINGS, _is_valid_rounding),
+    **dict.fromkeys(("floor", "ceil"), _is_valid_floor),
     "to_integer": lambda given, result: (
         given[0].name in ("bool", *INTEGERS, *FLOATS, "decimal") and result.name in INTEGERS
     ),
     "is_nan": lambda given, result: given[0].name in FLOATS and result == BOOL,
-    "nan_or": _of_number(*FLOATS),
+    "nan_or": _require_one_type(*FLOATS),
     **dict.fromkeys((*DATE_STARTS, "last_day"), lambda given, result: [*given, result] == [_DATE, _DATE]),
     "add_months": lambda given, result: [*given, result] == [_DATE, _DAYS, _DATE],
-    "to_date": lambda given, result: result == _DATE and _of_time(given, result),
-    "to_timestamp": lambda given, result: result.name in TIMESTAMPS and _of_time(given, result),
+    "to_date": lambda given, result: result == _DATE and _are_times(given, result),
+    "to_timestamp": lambda given, result: result.name in TIMESTAMPS and _are_times(given, result),
     **dict.fromkeys(TRIMS, lambda given, result: [*given, result] == [_STRING, _STRING]),
     **dict.fromkeys(DATE_FIELDS, lambda given, result: [*given, result] == [_DATE, _DAYS]),
     "substring": lambda given, result: [*given, result] == [_STRING, _DAYS, _DAYS, _STRING],

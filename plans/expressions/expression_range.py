@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sparkext.plans.expressions.expression import ColumnPlace, Expression
-from sparkext.plans.expressions.number_types import unscaled
+from sparkext.plans.expressions.number_types import parse_unscaled
 
 Interval = tuple[float, float] | None
 """The smallest and the largest value, as `int` for integers and unscaled decimals; None if unknown, as for most floats.
@@ -23,12 +23,12 @@ _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 def may_fail(expression: Expression, extents: Mapping[ColumnPlace, Interval]) -> bool:
     """Return whether a `checked` node may overflow or divide by 0, for column values within these extents."""
-    intervals = _Intervals(extents)
+    intervals = _IntervalEvaluator(extents)
     intervals.of(expression)
     return intervals.failing
 
 
-class _Intervals:
+class _IntervalEvaluator:
     def __init__(self, extents: Mapping[ColumnPlace, Interval]) -> None:
         self._extents = extents
         self.failing = False
@@ -38,7 +38,7 @@ class _Intervals:
         if node.op == "column":
             return self._extents[node.place]
         if node.op == "literal":
-            return _literal(node)
+            return _evaluate_literal(node)
         args = [self.of(argument) for argument in node.args]
         if node.op in ("/", "%"):
             return self._divided(node, args[0], args[1])
@@ -49,9 +49,14 @@ class _Intervals:
         if node.number not in _BITS:
             return args[0] if node.op == "cast" and node.args[0].scale == 0 else None
         if node.op in ("cast", "+", "-"):
-            args = [_scaled(part, node.scale - argument.scale) for part, argument in zip(args, node.args, strict=True)]
+            args = [
+                _scale_interval(part, node.scale - argument.scale)
+                for part, argument in zip(args, node.args, strict=True)
+            ]
         known = [argument for argument in args if argument is not None]
-        return self._fitted(node, _CALCULATED[node.op](*known)) if len(known) == len(args) else _whole(node.number)
+        return (
+            self._fit(node, _CALCULATED[node.op](*known)) if len(known) == len(args) else _find_type_range(node.number)
+        )
 
     def _divided(self, node: Expression, dividend: Interval, divisor: Interval) -> Interval:
         if node.checked and (divisor is None or divisor[0] <= 0 <= divisor[1]):
@@ -60,27 +65,27 @@ class _Intervals:
             return None
         return min(dividend[0], 0), max(dividend[1], 0)
 
-    def _fitted(self, node: Expression, interval: tuple[float, float]) -> Interval:
-        least, most = _whole(node.number)
+    def _fit(self, node: Expression, interval: tuple[float, float]) -> Interval:
+        least, most = _find_type_range(node.number)
         if least <= interval[0] and interval[1] <= most:
             return interval
         self.failing |= node.checked
         return least, most
 
 
-def _literal(node: Expression) -> Interval:
+def _evaluate_literal(node: Expression) -> Interval:
     if node.text is None or node.number == "bool":
         return 0, 1
-    value = unscaled(node.text, node.scale) if node.number in _BITS else float(node.text)
+    value = parse_unscaled(node.text, node.scale) if node.number in _BITS else float(node.text)
     return None if value != value else (value, value)
 
 
-def _scaled(interval: Interval, places: int) -> Interval:
+def _scale_interval(interval: Interval, places: int) -> Interval:
     """Return the interval of unscaled digits after `places` more decimal places are added."""
     return None if interval is None else (interval[0] * 10**places, interval[1] * 10**places)
 
 
-def _whole(kind: str) -> tuple[int, int]:
+def _find_type_range(kind: str) -> tuple[int, int]:
     bound = 1 << (_BITS[kind] - 1)
     return -bound, bound - 1
 
@@ -92,12 +97,12 @@ def _hull(intervals: list[Interval]) -> Interval:
     return min(low for low, _ in known), max(high for _, high in known)
 
 
-def _product(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+def _multiply_intervals(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
     corners = [first * second for first in one for second in other]
     return min(corners), max(corners)
 
 
-def _distance(of: tuple[float, float]) -> tuple[float, float]:
+def _take_absolute(of: tuple[float, float]) -> tuple[float, float]:
     low, high = of
     return max(low, -high, 0), max(-low, high)
 
@@ -105,8 +110,8 @@ def _distance(of: tuple[float, float]) -> tuple[float, float]:
 _CALCULATED: dict[str, Callable[..., tuple[float, float]]] = {
     "+": lambda one, other: (one[0] + other[0], one[1] + other[1]),
     "-": lambda one, other: (one[0] - other[1], one[1] - other[0]),
-    "*": _product,
+    "*": _multiply_intervals,
     "negate": lambda of: (-of[1], -of[0]),
-    "abs": _distance,
+    "abs": _take_absolute,
     "cast": lambda of: of,
 }

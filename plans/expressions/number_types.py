@@ -22,7 +22,7 @@ def number_type(key_type: KeyType) -> str | None:
     return key_type.name if key_type.name in NUMBER_TYPES else WORDS.get(key_type.name)
 
 
-def unscaled(text: str, scale: int) -> int:
+def parse_unscaled(text: str, scale: int) -> int:
     """Return a decimal of at most `scale` decimal places, multiplied by 10 ** `scale`, as an integer."""
     sign, digits, exponent = Decimal(text).as_tuple()
     assert isinstance(exponent, int) and exponent + scale >= 0, f"{text} has more than {scale} places"

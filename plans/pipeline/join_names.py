@@ -19,7 +19,7 @@ _KINDS = {
 }
 
 
-def join_kind(how: str) -> str | None:
+def parse_join_kind(how: str) -> str | None:
     """Return the join kind of a name, ignoring case and underscores like Spark; None for an unknown name."""
     return _KINDS.get(how.lower().replace("_", ""))
 

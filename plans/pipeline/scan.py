@@ -177,21 +177,21 @@ def _may_be_among(condition: Expression, bounds: Callable[[int], ColumnBounds]) 
     (value,) = condition.args
     if value.op != "column" or value.type is None:
         return True
-    listed = _sorted_bounds(condition.texts, value.type)
+    listed = _parse_sorted_bounds(condition.texts, value.type)
     if listed is None:
         return True
     known = bounds(value.column)
     at = 0 if known.low is None else bisect_left(listed, known.low)
-    return at < len(listed) and (known.high is None or not _less(known.high, listed[at]))
+    return at < len(listed) and (known.high is None or not _is_less(known.high, listed[at]))
 
 
 @lru_cache(maxsize=16)
-def _sorted_bounds(texts: tuple[str | None, ...], key_type: KeyType) -> list[Any] | None:
+def _parse_sorted_bounds(texts: tuple[str | None, ...], key_type: KeyType) -> list[Any] | None:
     """Return the literals of a list in the form that bounds compare, sorted; None if bounds do not cover their type.
 
     The result is cached, as each list is tested against every row group.
     """
-    values = [_bound(text, key_type) for text in texts if text is not None]
+    values = [_parse_bound(text, key_type) for text in texts if text is not None]
     return None if None in values else sorted(values)
 
 
@@ -199,12 +199,12 @@ def _may_compare(op: str, column: Expression, literal: Expression, bounds: Calla
     if literal.text is None:
         return False  # nothing compares with null
     assert literal.type is not None, "literals have a type"
-    value = _bound(literal.text, literal.type)
+    value = _parse_bound(literal.text, literal.type)
     known = bounds(column.column)
     if value is None:
         return True
-    above = known.low is not None and _less(value, known.low)  # all values are above the literal
-    below = known.high is not None and _less(known.high, value)
+    above = known.low is not None and _is_less(value, known.low)  # all values are above the literal
+    below = known.high is not None and _is_less(known.high, value)
     if op == "=":
         return not (above or below)
     if op in ("<", "<="):
@@ -212,11 +212,11 @@ def _may_compare(op: str, column: Expression, literal: Expression, bounds: Calla
     return not (below or (op == ">" and known.high == value))
 
 
-def _less(one: Any, other: Any) -> bool:
+def _is_less(one: Any, other: Any) -> bool:
     return bool(one < other)
 
 
-def _bound(text: str, key_type: KeyType) -> BoundValue | None:
+def _parse_bound(text: str, key_type: KeyType) -> BoundValue | None:
     """Return a literal in the form that bounds compare; None for types that bounds do not cover."""
     if key_type.name in ("int8", "int16", "int32", "int64", "date", "timestamp", "timestamp_ntz"):
         return int(text)
@@ -237,7 +237,7 @@ def may_meet(bounds: ColumnBounds, keys: tuple[int, int] | None) -> bool:
     return bounds.low <= keys[1] and bounds.high >= keys[0]
 
 
-def grouped(groups: Sequence[tuple[int, int]], most_rows: int, most_bytes: int) -> list[tuple[int, int]]:
+def divide_row_groups(groups: Sequence[tuple[int, int]], most_rows: int, most_bytes: int) -> list[tuple[int, int]]:
     """Divide row groups (rows, bytes) into runs [first, last) within both limits. A larger row group is a run alone."""
     runs: list[tuple[int, int]] = []
     first = rows = size = 0

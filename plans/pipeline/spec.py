@@ -285,8 +285,8 @@ class PipelineSpec:
             raise ValueError(f"pipeline spec of version {version}, expected {SPEC_VERSION}")
         return cls(
             probe_columns=data["probe_columns"],
-            joins=tuple(_join(join) for join in data["joins"]),
-            outputs=tuple(_reference(output) for output in data["outputs"]),
+            joins=tuple(_parse_join(join) for join in data["joins"]),
+            outputs=tuple(_parse_reference(output) for output in data["outputs"]),
             owner_columns=data["owner_columns"],
             owned_by=data.get("owned_by"),
             filter=None if (kept := data.get("filter")) is None else parse_expression(kept),
@@ -295,14 +295,16 @@ class PipelineSpec:
         )
 
 
-def _reference(data: Mapping[str, Any]) -> ColumnRef:
+def _parse_reference(data: Mapping[str, Any]) -> ColumnRef:
     otherwise = data["otherwise"]
-    return ColumnRef(data["source"], data["column"], None if otherwise is None else _reference(otherwise), data["type"])
+    return ColumnRef(
+        data["source"], data["column"], None if otherwise is None else _parse_reference(otherwise), data["type"]
+    )
 
 
-def _join(data: Mapping[str, Any]) -> JoinSpec:
-    keys = tuple(KeyPair(**{**key, "probe": _reference(key["probe"])}) for key in data["keys"])
-    ranges = tuple(RangePair(**{**pair, "probe": _reference(pair["probe"])}) for pair in data.get("ranges", ()))
+def _parse_join(data: Mapping[str, Any]) -> JoinSpec:
+    keys = tuple(KeyPair(**{**key, "probe": _parse_reference(key["probe"])}) for key in data["keys"])
+    ranges = tuple(RangePair(**{**pair, "probe": _parse_reference(pair["probe"])}) for pair in data.get("ranges", ()))
     as_of = data.get("as_of")
     condition, theta, guard = data.get("condition"), data.get("theta"), data.get("guard")
     return JoinSpec(
@@ -312,7 +314,7 @@ def _join(data: Mapping[str, Any]) -> JoinSpec:
         data["label"],
         None if condition is None else parse_expression(condition),
         ranges,
-        None if as_of is None else AsOf(**{**as_of, "probe": _reference(as_of["probe"])}),
+        None if as_of is None else AsOf(**{**as_of, "probe": _parse_reference(as_of["probe"])}),
         None if theta is None else parse_theta(theta),
         data.get("probe_ordered", False),
         None if guard is None else parse_expression(guard),

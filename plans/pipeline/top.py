@@ -17,7 +17,7 @@ MOST_TOP_ROWS = 100_000
 
 
 @dataclass(frozen=True)
-class OrderedBy:
+class OrderColumn:
     """One column of an order. `output` is its position among the pipeline's outputs."""
 
     output: int
@@ -36,7 +36,7 @@ class Top:
     """
 
     count: int
-    order: tuple[OrderedBy, ...]
+    order: tuple[OrderColumn, ...]
 
     def __post_init__(self) -> None:
         """Refuse a count out of range, and an empty order."""
@@ -48,4 +48,4 @@ class Top:
 
 def parse_top(data: Mapping[str, Any]) -> Top:
     """Read the JSON form, which `dataclasses.asdict` writes. Raises `ValueError`."""
-    return Top(data["count"], tuple(OrderedBy(**column) for column in data["order"]))
+    return Top(data["count"], tuple(OrderColumn(**column) for column in data["order"]))

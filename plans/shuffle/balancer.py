@@ -33,7 +33,7 @@ class UnitCosts:
 
 
 @dataclass(frozen=True)
-class Counts:
+class RowCounts:
     """Rows of a bucket, or of a partition, over an interval: received, compared, produced."""
 
     received: int
@@ -125,7 +125,7 @@ class _Plan:
             for bucket, partitions in changes.items()
             if partitions != self._table.partitions_of(bucket)
         }
-        return self._table.followed(changes) if changes else self._table
+        return self._table.derive_next(changes) if changes else self._table
 
     def _relieve(self, partition: int) -> list[_Piece]:
         """Split or remove buckets of a partition, the hottest first, so that few move; return the pieces to move.

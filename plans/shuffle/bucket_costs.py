@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparkext.plans.shuffle.balancer import Counts, UnitCosts
+from sparkext.plans.shuffle.balancer import RowCounts, UnitCosts
 
 COSTS = UnitCosts(received=3e-9, compared=2e-9, produced=5e-9)
 """Seconds to look up a probe row, to compare a pair, and to emit a row."""
@@ -55,9 +55,9 @@ class BucketCounts:
     @property
     def received(self) -> float:
         """The seconds to receive its rows, by the unit costs."""
-        return self.received_by(1)
+        return self.estimate_receive_seconds(1)
 
-    def received_by(self, partitions: int) -> float:
+    def estimate_receive_seconds(self, partitions: int) -> float:
         """Return the seconds of one of the partitions that share the probe rows. Each receives all build rows."""
         build = self.build_rows * SECONDS_PER_BUILD_ROW + self.build_bytes * SECONDS_PER_BYTE
         return self.probe_received / partitions + build + self.blocks * SECONDS_PER_BLOCK
@@ -65,16 +65,16 @@ class BucketCounts:
     @property
     def probe_received(self) -> float:
         """The seconds to receive the probe rows, without the cost of their blocks."""
-        return Counts(self.probe_rows, 0, 0).load(COSTS) + self.probe_bytes * SECONDS_PER_BYTE
+        return RowCounts(self.probe_rows, 0, 0).load(COSTS) + self.probe_bytes * SECONDS_PER_BYTE
 
     @property
     def met(self) -> float:
         """The seconds to compare and produce pairs, by the unit costs."""
         several = min(self.probe_rows, max(0, self.pairs - self.probe_rows))
-        return Counts(0, self.pairs, self.pairs).load(COSTS) + several * SECONDS_PER_ROW_OF_SEVERAL
+        return RowCounts(0, self.pairs, self.pairs).load(COSTS) + several * SECONDS_PER_ROW_OF_SEVERAL
 
 
-class Ran(NamedTuple):
+class MeasuredWork(NamedTuple):
     """The work of a partition that has run, by the unit costs of `BucketCounts`, and the measured seconds (`took`)."""
 
     received: float
@@ -83,7 +83,7 @@ class Ran(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scale:
+class CostScale:
     """The costs of receiving rows and of processing pairs, as multiples of the unit costs."""
 
     received: float = 1.0
@@ -93,12 +93,12 @@ class Scale:
         """Return the seconds to join a bucket."""
         return self.received * counts.received + self.met * counts.met
 
-    def mostly_pairs(self, counts: BucketCounts) -> bool:
+    def is_mostly_pairs(self, counts: BucketCounts) -> bool:
         """Whether a bucket's pairs cost more than receiving its probe rows."""
         return self.met * counts.met > self.received * counts.probe_received
 
     @classmethod
-    def measured(cls, partitions: Iterable[Ran]) -> Scale:
+    def measured(cls, partitions: Iterable[MeasuredWork]) -> CostScale:
         """Return the least-squares fit to the measured seconds of all partitions; 1 if there is too little work.
 
         If all partitions have the same mixture of rows and pairs, the difference from the unit costs is attributed
@@ -123,4 +123,4 @@ class Scale:
         return cls(max(_LEAST_SCALE, 1 + more_received), max(_LEAST_SCALE, 1 + more_met))
 
 
-BY_UNIT_COSTS = Scale()
+BY_UNIT_COSTS = CostScale()

@@ -40,7 +40,7 @@ _WEIGHT_OF_BEFORE = 0.5
 
 
 @dataclass
-class Told:
+class BucketReport:
     """A task's report since it began: the rows routed or joined, and the seconds spent, by bucket."""
 
     rows: dict[int, int] = field(default_factory=dict)
@@ -59,9 +59,9 @@ class Told:
         return json.dumps(vars(self))
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Told:
+    def from_data(cls, data: Mapping[str, Any]) -> BucketReport:
         """Read what `to_json` wrote."""
-        return cls(by_bucket(data["rows"]), by_bucket(data["seconds"]))
+        return cls(parse_bucket_keys(data["rows"]), parse_bucket_keys(data["seconds"]))
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ class Interval:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Interval:
         """Read what `to_json` wrote."""
-        moved = {bucket: tuple(partitions) for bucket, partitions in by_bucket(data["moved"]).items()}
+        moved = {bucket: tuple(partitions) for bucket, partitions in parse_bucket_keys(data["moved"]).items()}
         return cls(
             data["number"],
             moved,
-            by_bucket(data["routed"]),
+            parse_bucket_keys(data["routed"]),
             tuple(data["judged"]),
-            by_bucket(data["costs"]),
+            parse_bucket_keys(data["costs"]),
             tuple(data["done"]),
         )
 
@@ -104,15 +104,20 @@ class LoadTable:
 
     interval: Interval
     seconds: float
-    routed: Told = field(default_factory=Told)
-    joined: Told = field(default_factory=Told)
+    routed: BucketReport = field(default_factory=BucketReport)
+    joined: BucketReport = field(default_factory=BucketReport)
 
     @classmethod
     def from_json(cls, text: str) -> LoadTable:
         """Read a load table from the JSON that the driver writes."""
         data = json.loads(text)
         interval = Interval.from_data(data["interval"]) if data["interval"] else Interval()
-        return cls(interval, data["seconds"], Told.from_data(data["routes"]), Told.from_data(data["partitions"]))
+        return cls(
+            interval,
+            data["seconds"],
+            BucketReport.from_data(data["routes"]),
+            BucketReport.from_data(data["partitions"]),
+        )
 
     @property
     def is_over(self) -> bool:
@@ -137,12 +142,12 @@ class LoadTable:
         }
 
 
-def by_bucket(data: Mapping[str, Any]) -> dict[int, Any]:
+def parse_bucket_keys(data: Mapping[str, Any]) -> dict[int, Any]:
     """Return a mapping read from JSON, with its keys converted back to integers."""
     return {int(bucket): value for bucket, value in data.items()}
 
 
-def loads_of(table: RoutingTable, costs: Mapping[int, float]) -> list[dict[int, float]]:
+def distribute_loads(table: RoutingTable, costs: Mapping[int, float]) -> list[dict[int, float]]:
     """Return, for each partition of a table, the seconds for each of its buckets."""
     return [
         {
@@ -167,15 +172,15 @@ def judged(load_table: LoadTable, buckets: int, partitions: int) -> Interval:
         bucket: now.get(bucket, 0.0) + _WEIGHT_OF_BEFORE * before.costs.get(bucket, 0.0)
         for bucket in {*now, *before.costs}
     }
-    of_interval = _totals(loads_of(table, now))
-    done = _added(before.done or (0.0,) * partitions, of_interval)
+    of_interval = _sum_loads(distribute_loads(table, now))
+    done = _add_loads(before.done or (0.0,) * partitions, of_interval)
     ahead = [_MADE_UP_FOR * (load - sum(done) / partitions) for load in done]
-    expected = loads_of(table, costs)
-    planned = Balancer(THRESHOLD).plan(table, _added(_totals(expected), ahead), expected.__getitem__)
+    expected = distribute_loads(table, costs)
+    planned = Balancer(THRESHOLD).plan(table, _add_loads(_sum_loads(expected), ahead), expected.__getitem__)
     return Interval(before.number + 1, planned.moved, load_table.routed.rows, of_interval, costs, done)
 
 
-def drawn(load_table: LoadTable, buckets: int, partitions: int) -> Interval:
+def draw_interval(load_table: LoadTable, buckets: int, partitions: int) -> Interval:
     """Return a next interval with a random table, for tests: half of the buckets get one to three random partitions."""
     moved = {
         bucket: tuple(random.sample(range(partitions), random.randint(1, min(partitions, 3))))
@@ -185,9 +190,9 @@ def drawn(load_table: LoadTable, buckets: int, partitions: int) -> Interval:
     return Interval(load_table.interval.number + 1, moved, load_table.routed.rows, (0.0,) * partitions)
 
 
-def _added(some: Iterable[float], others: Iterable[float]) -> tuple[float, ...]:
+def _add_loads(some: Iterable[float], others: Iterable[float]) -> tuple[float, ...]:
     return tuple(one + other for one, other in zip(some, others, strict=True))
 
 
-def _totals(loads: Iterable[Mapping[int, float]]) -> tuple[float, ...]:
+def _sum_loads(loads: Iterable[Mapping[int, float]]) -> tuple[float, ...]:
     return tuple(sum(buckets.values()) for buckets in loads)

@@ -28,14 +28,14 @@ _HALVES = 2
 
 
 @dataclass(frozen=True)
-class Cut:
+class MatrixShape:
     """Grid shape: the number of parts of each side."""
 
     probe: int
     build: int
 
 
-def least_perimeter(probe: float, build: float, units: int, memory: float, most: Cut) -> Cut:
+def minimise_perimeter(probe: float, build: float, units: int, memory: float, most: MatrixShape) -> MatrixShape:
     """Return the grid shape whose units read the least, among those of at most `units` units.
 
     It has more units only if the parts of the build side would not fit `memory` otherwise.
@@ -53,13 +53,15 @@ def least_perimeter(probe: float, build: float, units: int, memory: float, most:
     """
     fewest = min(most.build, max(1, math.ceil(build / memory)))
     cuts = [
-        Cut(min(most.probe, max(1, units // columns)), columns)
+        MatrixShape(min(most.probe, max(1, units // columns)), columns)
         for columns in range(fewest, max(fewest, min(most.build, units)) + 1)
     ]
     return min(cuts, key=lambda cut: (probe / cut.probe + build / cut.build, cut.build))
 
 
-def matrix_plan(counts: BucketCounts | None, cores: int, most: Cut, way: str, *, full: bool = False) -> WavePlan:
+def plan_matrix(
+    counts: BucketCounts | None, cores: int, most: MatrixShape, way: str, *, full: bool = False
+) -> WavePlan:
     """Return the units of a join.
 
     Parameters
@@ -69,52 +71,54 @@ def matrix_plan(counts: BucketCounts | None, cores: int, most: Cut, way: str, *,
     cores
         Tasks that run at a time.
     most
-        See `least_perimeter`.
+        See `minimise_perimeter`.
     way
         The policy, one of `waves.TABLES`: `hash` has one unit, `random` a random grid shape.
     full
         Whether it is a full outer join.
     """
     if full:
-        return _full_plan(counts, cores, most, way)
-    cut = _drawn(most) if way == "random" else Cut(1, 1)
+        return _plan_full_join(counts, cores, most, way)
+    cut = _draw_shape(most) if way == "random" else MatrixShape(1, 1)
     if way == "planned" and counts is not None:
-        cut = least_perimeter(counts.probe_bytes, counts.build_bytes, cores, PARTITION_BUILD_BYTES, most)
-    return _plan(cut, (_load(counts, cut),) * (cut.probe * cut.build))
+        cut = minimise_perimeter(counts.probe_bytes, counts.build_bytes, cores, PARTITION_BUILD_BYTES, most)
+    return _plan(cut, (_estimate_load(counts, cut),) * (cut.probe * cut.build))
 
 
-def _full_plan(counts: BucketCounts | None, cores: int, most: Cut, way: str) -> WavePlan:
+def _plan_full_join(counts: BucketCounts | None, cores: int, most: MatrixShape, way: str) -> WavePlan:
     """Return units that divide the probe side, and owners that divide the build side: all pairs are tried twice.
 
     If no more than two tasks run at a time, this would gain nothing, and one unit joins everything.
     """
-    cut = _drawn(most) if way == "random" else Cut(1, 1)
+    cut = _draw_shape(most) if way == "random" else MatrixShape(1, 1)
     if way == "planned" and cores > _HALVES:
-        cut = Cut(min(most.probe, cores), min(most.build, cores))
-    owners = 0 if cut == Cut(1, 1) else cut.build
-    units, parts = Cut(cut.probe, 1), Cut(1, cut.build)
-    return _plan(units, (_load(counts, units),) * cut.probe + (_load(counts, parts),) * owners, owners)
+        cut = MatrixShape(min(most.probe, cores), min(most.build, cores))
+    owners = 0 if cut == MatrixShape(1, 1) else cut.build
+    units, parts = MatrixShape(cut.probe, 1), MatrixShape(1, cut.build)
+    return _plan(
+        units, (_estimate_load(counts, units),) * cut.probe + (_estimate_load(counts, parts),) * owners, owners
+    )
 
 
-def _drawn(most: Cut) -> Cut:
+def _draw_shape(most: MatrixShape) -> MatrixShape:
     """Return a random grid shape of few parts."""
-    return Cut(*(random.randint(1, min(_MOST_AT_RANDOM, parts)) for parts in (most.probe, most.build)))
+    return MatrixShape(*(random.randint(1, min(_MOST_AT_RANDOM, parts)) for parts in (most.probe, most.build)))
 
 
-def _plan(cut: Cut, loads: tuple[float, ...], owners: int = 0) -> WavePlan:
-    units = tuple((share,) for share in _units(cut))
+def _plan(cut: MatrixShape, loads: tuple[float, ...], owners: int = 0) -> WavePlan:
+    units = tuple((share,) for share in _list_units(cut))
     return WavePlan(units, loads, loads, moved=0, split=0, cut=(cut.probe, cut.build), owners=owners)
 
 
-def _load(counts: BucketCounts | None, cut: Cut) -> float:
-    return 0.0 if counts is None else BY_UNIT_COSTS.load(_part(counts, cut))
+def _estimate_load(counts: BucketCounts | None, cut: MatrixShape) -> float:
+    return 0.0 if counts is None else BY_UNIT_COSTS.load(_divide_counts(counts, cut))
 
 
-def _units(cut: Cut) -> Sequence[Share]:
+def _list_units(cut: MatrixShape) -> Sequence[Share]:
     return [Share(0, row, cut.probe, column, cut.build) for row in range(cut.probe) for column in range(cut.build)]
 
 
-def _part(counts: BucketCounts, cut: Cut) -> BucketCounts:
+def _divide_counts(counts: BucketCounts, cut: MatrixShape) -> BucketCounts:
     """Return the counts of one unit. Pairs count 0, as it is unknown beforehand which pairs match."""
     return BucketCounts(
         counts.probe_rows // cut.probe,

@@ -56,7 +56,7 @@ class RoutingTable:
             if partition in partitions:
                 yield bucket
 
-    def followed(self, changes: Mapping[int, Partitions]) -> RoutingTable:
+    def derive_next(self, changes: Mapping[int, Partitions]) -> RoutingTable:
         """Return the next table, in which these buckets have other partitions."""
         moved = {**self.moved, **changes}
         away = {bucket: partitions for bucket, partitions in moved.items() if partitions != (self.home(bucket),)}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkext.plans.shuffle.balancer import Balancer
-from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, BucketCounts, Scale
+from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, BucketCounts, CostScale
 from sparkext.plans.shuffle.routing import RoutingTable
 
 PARTITION_SECONDS = 0.5
@@ -64,13 +64,13 @@ class WavePlan:
     work: tuple[tuple[float, float], ...] = ()
 
 
-def wave_plan(
+def plan_waves(
     buckets: Mapping[int, BucketCounts],
     bucket_count: int,
     cores: int,
     *,
     most_shares: int,
-    scale: Scale = BY_UNIT_COSTS,
+    scale: CostScale = BY_UNIT_COSTS,
     marks: bool = False,
     way: str = "planned",
 ) -> WavePlan:
@@ -94,14 +94,14 @@ def wave_plan(
     loads = {bucket: scale.load(counts) for bucket, counts in buckets.items()}
 
     def shares(bucket: int) -> int:
-        return most_shares if not marks or scale.mostly_pairs(buckets[bucket]) else 1
+        return most_shares if not marks or scale.is_mostly_pairs(buckets[bucket]) else 1
 
     build_bytes = sum(counts.build_bytes for counts in buckets.values())
     planned = TABLES[way](
-        loads, bucket_count, partition_count(sum(loads.values()), build_bytes, cores, bucket_count), shares
+        loads, bucket_count, choose_partition_count(sum(loads.values()), build_bytes, cores, bucket_count), shares
     )
     count = planned.partitions
-    before = _partition_loads(RoutingTable(bucket_count, count), loads)
+    before = _sum_partition_loads(RoutingTable(bucket_count, count), loads)
     partitions: list[list[Share]] = [[] for _ in range(count)]
     after = [0.0] * count
     split = 0
@@ -122,16 +122,18 @@ def wave_plan(
         tuple(after[partition] for partition in first),
         moved,
         split,
-        work=tuple(_work(partitions[partition], buckets) for partition in first),
+        work=tuple(_estimate_work(partitions[partition], buckets) for partition in first),
     )
 
 
-def _work(partition: Sequence[Share], buckets: Mapping[int, BucketCounts]) -> tuple[float, float]:
+def _estimate_work(partition: Sequence[Share], buckets: Mapping[int, BucketCounts]) -> tuple[float, float]:
     known = [(buckets[share.bucket], share.count) for share in partition if share.bucket in buckets]
-    return sum(counts.received_by(count) for counts, count in known), sum(counts.met / count for counts, count in known)
+    return sum(counts.estimate_receive_seconds(count) for counts, count in known), sum(
+        counts.met / count for counts, count in known
+    )
 
 
-def partition_count(seconds: float, build_bytes: int, cores: int, most: int) -> int:
+def choose_partition_count(seconds: float, build_bytes: int, cores: int, most: int) -> int:
     """Return the number of partitions for a join: enough for its work and for its build side, and at most `most`.
 
     A number above `cores` is a multiple of `cores`, so that all cores have equally many, unless `most` is smaller.
@@ -150,23 +152,23 @@ Shares = Callable[[int], int]
 """The most parts into which a bucket can be divided, by its id."""
 
 
-def planned_table(loads: Mapping[int, float], buckets: int, partitions: int, shares: Shares) -> RoutingTable:
+def plan_table(loads: Mapping[int, float], buckets: int, partitions: int, shares: Shares) -> RoutingTable:
     """Return the load balancer's table."""
     table = RoutingTable(buckets, partitions)
     balancer = Balancer(_THRESHOLD, may_split=lambda bucket: shares(bucket) > 1)
     return balancer.plan(
         table,
-        _partition_loads(table, loads),
+        _sum_partition_loads(table, loads),
         lambda partition: {bucket: loads[bucket] for bucket in table.buckets_of(partition) if bucket in loads},
     )
 
 
-def hash_table(loads: Mapping[int, float], buckets: int, partitions: int, shares: Shares) -> RoutingTable:
+def build_home_table(loads: Mapping[int, float], buckets: int, partitions: int, shares: Shares) -> RoutingTable:
     """Return the table with every bucket in its home partition."""
     return RoutingTable(buckets, partitions)
 
 
-def random_table(loads: Mapping[int, float], buckets: int, partitions: int, shares: Shares) -> RoutingTable:
+def draw_table(loads: Mapping[int, float], buckets: int, partitions: int, shares: Shares) -> RoutingTable:
     """Return a random table, with more partitions than needed; at most about a third of the buckets are split."""
     partitions = min(buckets, partitions + random.randint(1, _MORE_PARTITIONS))
 
@@ -174,18 +176,18 @@ def random_table(loads: Mapping[int, float], buckets: int, partitions: int, shar
         count = random.randint(1, min(partitions, shares(bucket))) if random.random() < _SPLIT else 1
         return tuple(sorted(random.sample(range(partitions), count)))
 
-    return RoutingTable(buckets, partitions).followed({bucket: partitions_of_one(bucket) for bucket in loads})
+    return RoutingTable(buckets, partitions).derive_next({bucket: partitions_of_one(bucket) for bucket in loads})
 
 
 TABLES: Mapping[str, Callable[[Mapping[int, float], int, int, Shares], RoutingTable]] = {
-    "planned": planned_table,
-    "hash": hash_table,
-    "random": random_table,
+    "planned": plan_table,
+    "hash": build_home_table,
+    "random": draw_table,
 }
 """Policies for a routing table, by name: all but the first are for tests and measurements."""
 
 
-def _partition_loads(table: RoutingTable, loads: Mapping[int, float]) -> list[float]:
+def _sum_partition_loads(table: RoutingTable, loads: Mapping[int, float]) -> list[float]:
     found = [0.0] * table.partitions
     for bucket, load in loads.items():
         found[table.home(bucket)] += load
@@ -206,7 +208,7 @@ class SideCounts:
     maps: int
 
 
-def counted(
+def count_buckets(
     probe: SideCounts,
     builds: Sequence[SideCounts],
     pairs: Sequence[int],

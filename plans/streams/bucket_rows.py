@@ -18,12 +18,12 @@ class BucketRows:
     orders: Mapping[int, int] = field(default_factory=dict)
     operators: Mapping[int, int] = field(default_factory=dict)
 
-    def followed(self, came: Iterable[BucketRows]) -> BucketRows:
+    def derive_next(self, came: Iterable[BucketRows]) -> BucketRows:
         """Return the counts after a batch, given the batch's counts in each partition."""
         partitions = [*came]
         return BucketRows(
-            _followed(self.orders, [partition.orders for partition in partitions]),
-            _followed(self.operators, [partition.operators for partition in partitions]),
+            _decay_counts(self.orders, [partition.orders for partition in partitions]),
+            _decay_counts(self.operators, [partition.operators for partition in partitions]),
         )
 
     def to_data(self) -> list[list[Sequence[int]]]:
@@ -36,7 +36,7 @@ class BucketRows:
         return cls(*(dict(pairs) for pairs in data))
 
 
-def _followed(before: Mapping[int, int], came: Iterable[Mapping[int, int]]) -> dict[int, int]:
+def _decay_counts(before: Mapping[int, int], came: Iterable[Mapping[int, int]]) -> dict[int, int]:
     counts = Counter({bucket: int(rows * _KEPT) for bucket, rows in before.items()})
     for rows in came:
         counts.update(rows)

@@ -7,8 +7,8 @@ Source: Wang, Fang and Zhang, MFM (`docs/papers.md` 3).
      left 1  │  unit 2    unit 3
 
 Each row has a bucket, a number below `BUCKETS`: the hash of its key if equal keys have to meet, else
-a random number. A fragment is a range of buckets, so rows that were written under one grid shape (`Cut`) can be found
-under another. Units are joined in partitions.
+a random number. A fragment is a range of buckets, so rows that were written under one grid shape can be found under
+another. Units are joined in partitions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEFT, RIGHT, MATCHED = range(3)
 
 
 @dataclass(frozen=True)
-class Cut:
+class GridShape:
     """Grid shape: the number of fragments of each side. `keyed`: only fragments of the same index meet, in one unit."""
 
     left: int
@@ -74,39 +74,39 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Cuts:
+class GridShapes:
     """The grid shapes of a stream so far, each with the batch that it begins with. The first begins with batch 0."""
 
-    since: tuple[tuple[int, Cut], ...]
+    since: tuple[tuple[int, GridShape], ...]
 
-    def at(self, batch: int) -> Cut:
+    def at(self, batch: int) -> GridShape:
         """Return the grid shape of a batch."""
         return next(cut for first, cut in reversed(self.since) if first <= batch)
 
-    def followed(self, batch: int, cut: Cut) -> Cuts:
+    def derive_next(self, batch: int, cut: GridShape) -> GridShapes:
         """Return these grid shapes, with `cut` from this batch on."""
-        return self if cut == self.at(batch) else Cuts((*self.since, (batch, cut)))
+        return self if cut == self.at(batch) else GridShapes((*self.since, (batch, cut)))
 
     def to_data(self) -> list[list[int]]:
         """Return plain data; `from_data` reads it back."""
         return [[first, cut.left, cut.right, int(cut.keyed)] for first, cut in self.since]
 
     @classmethod
-    def from_data(cls, data: Sequence[Sequence[int]]) -> Cuts:
+    def from_data(cls, data: Sequence[Sequence[int]]) -> GridShapes:
         """Read what `to_data` returned."""
-        return cls(tuple((first, Cut(left, right, bool(keyed))) for first, left, right, keyed in data))
+        return cls(tuple((first, GridShape(left, right, bool(keyed))) for first, left, right, keyed in data))
 
 
-def first_cut(partitions: int, keyed: bool, whole_right: bool = False) -> Cut:
+def choose_first_shape(partitions: int, keyed: bool, whole_right: bool = False) -> GridShape:
     """Return the initial grid shape: one unit per partition, and equally many fragments of both sides if possible.
 
     Nothing is known of the sides yet. `whole_right`: the right side is replicated, so each left row is in one unit.
     """
     if keyed:
-        return Cut(partitions, partitions, keyed=True)
+        return GridShape(partitions, partitions, keyed=True)
     if whole_right:
-        return Cut(partitions, 1)
+        return GridShape(partitions, 1)
     left = max(
         number for number in range(1, partitions + 1) if number * number <= partitions and partitions % number == 0
     )
-    return Cut(left, partitions // left)
+    return GridShape(left, partitions // left)

@@ -18,7 +18,7 @@ from typing import Any
 
 from sparkext.plans.shuffle.balancer import Balancer
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.plans.streams.psort import makespan
+from sparkext.plans.streams.psort import compute_makespan
 
 BUCKETS = 1 << 12
 """Number of buckets of order keys, and of operator keys: a power of two."""
@@ -71,25 +71,25 @@ class OrderTable:
 
     def load(self, rows: Mapping[int, float]) -> float:
         """Return the time to process these rows per order bucket, in units of the time of one row."""
-        return _load(rows, {*self.merged}, self._tasks(rows), self.partitions)
+        return _estimate_time(rows, {*self.merged}, self._tasks(rows), self.partitions)
 
     def _tasks(self, rows: Mapping[int, float]) -> list[float]:
-        return _loads(self.whole, {bucket: count for bucket, count in rows.items() if bucket not in self.merged})
+        return _count_loads(self.whole, {bucket: count for bucket, count in rows.items() if bucket not in self.merged})
 
 
-def first_table(partitions: int) -> OrderTable:
+def create_first_table(partitions: int) -> OrderTable:
     """Return the initial table: nothing is split."""
     return OrderTable(RoutingTable(BUCKETS, partitions), RoutingTable(BUCKETS, partitions))
 
 
-def even_table(partitions: int, buckets: Iterable[int]) -> OrderTable:
+def distribute_keys(partitions: int, buckets: Iterable[int]) -> OrderTable:
     """Return the table that distributes keys evenly, given the bucket of each key. All keys count the same."""
     keys = Counter(buckets)
     homes = {bucket: (number % partitions,) for number, (bucket, _) in enumerate(keys.most_common())}
     return OrderTable(RoutingTable(BUCKETS, partitions, homes), RoutingTable(BUCKETS, partitions))
 
 
-def any_table(partitions: int, may_split: bool) -> OrderTable:
+def draw_order_table(partitions: int, may_split: bool) -> OrderTable:
     """Return a random table."""
     moved = [{bucket: (random.randrange(partitions),) for bucket in range(BUCKETS)} for _ in range(2)]
     split = random.sample(range(BUCKETS), random.randrange(BUCKETS) if may_split else 0)
@@ -100,7 +100,9 @@ def any_table(partitions: int, may_split: bool) -> OrderTable:
     )
 
 
-def next_table(table: OrderTable, rows: Mapping[int, float], parts: Mapping[int, float], may_split: bool) -> OrderTable:
+def plan_next_table(
+    table: OrderTable, rows: Mapping[int, float], parts: Mapping[int, float], may_split: bool
+) -> OrderTable:
     """Return the next table: the current one, unless another saves more than a tenth of the time for the rows received.
 
     With the same split buckets, it is enough that the most loaded of their partitions saves this share.
@@ -118,9 +120,9 @@ def next_table(table: OrderTable, rows: Mapping[int, float], parts: Mapping[int,
     """
     if sum(rows.values()) < _LEAST_ROWS:
         return table
-    split = _split(rows, table.partitions) if may_split else set[int]()
-    whole = _evened(table.whole, {bucket: count for bucket, count in rows.items() if bucket not in split})
-    following = OrderTable(whole, _evened(table.parts, parts), _merged(split, rows, table.partitions))
+    split = _choose_split_buckets(rows, table.partitions) if may_split else set[int]()
+    whole = _even_out(table.whole, {bucket: count for bucket, count in rows.items() if bucket not in split})
+    following = OrderTable(whole, _even_out(table.parts, parts), _assign_merges(split, rows, table.partitions))
     if {*following.merged} == {*table.merged} and _gains(table.parts, following.parts, parts):
         return following
     return following if following.load(rows) < _GAIN * table.load(rows) else table
@@ -130,48 +132,48 @@ def _gains(table: RoutingTable, following: RoutingTable, rows: Mapping[int, floa
     """Return whether another table reduces the load of the most loaded partition by more than a tenth."""
     if sum(rows.values()) < _LEAST_ROWS:
         return False
-    return max(_loads(following, rows)) < _GAIN * max(_loads(table, rows))
+    return max(_count_loads(following, rows)) < _GAIN * max(_count_loads(table, rows))
 
 
-def _loads(table: RoutingTable, rows: Mapping[int, float]) -> list[float]:
+def _count_loads(table: RoutingTable, rows: Mapping[int, float]) -> list[float]:
     loads = [0.0] * table.partitions
     for bucket, count in rows.items():
         loads[table.partitions_of(bucket)[0]] += count
     return loads
 
 
-def _evened(table: RoutingTable, rows: Mapping[int, float]) -> RoutingTable:
+def _even_out(table: RoutingTable, rows: Mapping[int, float]) -> RoutingTable:
     """Move buckets from loaded partitions to light ones, as few as possible."""
     by_partition: dict[int, dict[int, float]] = defaultdict(dict)
     for bucket, count in rows.items():
         by_partition[table.partitions_of(bucket)[0]][bucket] = count
     return Balancer(_THRESHOLD, lambda bucket: False).plan(
-        table, _loads(table, rows), lambda partition: by_partition[partition]
+        table, _count_loads(table, rows), lambda partition: by_partition[partition]
     )
 
 
-def _split(rows: Mapping[int, float], partitions: int) -> set[int]:
+def _choose_split_buckets(rows: Mapping[int, float], partitions: int) -> set[int]:
     """Return the buckets to split: the n heaviest, for the n that minimises the total time."""
     heaviest = sorted(rows, key=lambda bucket: (-rows[bucket], bucket))
     share = sum(rows.values()) / partitions
-    best, least = set[int](), makespan(rows.values(), partitions)
+    best, least = set[int](), compute_makespan(rows.values(), partitions)
     for count, bucket in enumerate(heaviest, 1):
         if rows[bucket] < share / 2:
             break
         split = {*heaviest[:count]}
-        load = _load(rows, split, [rows[other] for other in heaviest[count:]], partitions)
+        load = _estimate_time(rows, split, [rows[other] for other in heaviest[count:]], partitions)
         if load < least:
             best, least = split, load
     return best
 
 
-def _load(rows: Mapping[int, float], split: set[int], whole: Iterable[float], partitions: int) -> float:
+def _estimate_time(rows: Mapping[int, float], split: set[int], whole: Iterable[float], partitions: int) -> float:
     """Return the time of both stages: the rows of split buckets, then whole buckets and merges."""
     merges = [MERGE_COST * rows.get(bucket, 0) for bucket in split]
-    return sum(rows.get(bucket, 0) for bucket in split) / partitions + makespan([*whole, *merges], partitions)
+    return sum(rows.get(bucket, 0) for bucket in split) / partitions + compute_makespan([*whole, *merges], partitions)
 
 
-def _merged(split: set[int], rows: Mapping[int, float], partitions: int) -> dict[int, int]:
+def _assign_merges(split: set[int], rows: Mapping[int, float], partitions: int) -> dict[int, int]:
     """Assign the merge of each split bucket to the partition with the least to merge, the heaviest first."""
     loads = [0.0] * partitions
     merged = {}

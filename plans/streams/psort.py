@@ -1,7 +1,7 @@
 """The planner of the P-SORT paper: assigns operator keys to partitions.
 
 Source: Katsunuma et al. (`docs/papers.md` 1). Ordered streams run another planner, `order_table`, which uses only
-`makespan` of this module; the rest is used by the simulation in `bench.ordered_streams`.
+`compute_makespan` of this module; the rest is used by the simulation in `bench.ordered_streams`.
 
 Rows with different operator keys (OPK, such as a sensor) may be processed independently. Rows with one order key (SPK,
 such as a device; each operator key has one) have to be emitted in the order of time. So all operator keys of an order
@@ -31,28 +31,30 @@ class Assignment:
     merged: frozenset[Hashable]
 
 
-def basic(members: Members, partitions: int) -> Assignment:
+def assign_basic(members: Members, partitions: int) -> Assignment:
     """Assign whole order keys, the heaviest first, each to the lightest partition. Nothing is merged."""
-    return _assigned(members, partitions, frozenset())
+    return _assign_keys(members, partitions, frozenset())
 
 
-def optimised(members: Members, partitions: int) -> Assignment:
+def assign_optimised(members: Members, partitions: int) -> Assignment:
     """Split each order key heavier than a partition's share over as many of the lightest partitions as it needs."""
-    capacity = -(-sum(map(_weight, members.values())) // partitions)
-    return _assigned(members, partitions, frozenset(key for key, own in members.items() if _weight(own) > capacity))
+    capacity = -(-sum(map(_sum_weights, members.values())) // partitions)
+    return _assign_keys(
+        members, partitions, frozenset(key for key, own in members.items() if _sum_weights(own) > capacity)
+    )
 
 
-def _assigned(members: Members, partitions: int, split: frozenset[Hashable]) -> Assignment:
-    capacity = max(1, -(-sum(map(_weight, members.values())) // partitions))
+def _assign_keys(members: Members, partitions: int, split: frozenset[Hashable]) -> Assignment:
+    capacity = max(1, -(-sum(map(_sum_weights, members.values())) // partitions))
     lightest = [(0, partition) for partition in range(partitions)]
     found: dict[tuple[Hashable, Hashable], int] = {}
-    for key, own in sorted(members.items(), key=lambda item: -_weight(item[1])):
-        parts = min(-(-_weight(own) // capacity), partitions) if key in split else 1
+    for key, own in sorted(members.items(), key=lambda item: -_sum_weights(item[1])):
+        parts = min(-(-_sum_weights(own) // capacity), partitions) if key in split else 1
         chosen = [heapq.heappop(lightest) for _ in range(parts)]
         if parts == 1:
             [(load, partition)] = chosen
             found.update(((key, member), partition) for member in own)
-            chosen = [(load + _weight(own), partition)]
+            chosen = [(load + _sum_weights(own), partition)]
         else:
             for member, weight in sorted(own.items(), key=lambda item: -item[1]):
                 load, partition = chosen[0]
@@ -63,11 +65,11 @@ def _assigned(members: Members, partitions: int, split: frozenset[Hashable]) -> 
     return Assignment(found, split)
 
 
-def _weight(own: Mapping[Hashable, int]) -> int:
+def _sum_weights(own: Mapping[Hashable, int]) -> int:
     return sum(own.values())
 
 
-def makespan(loads: Iterable[float], partitions: int) -> float:
+def compute_makespan(loads: Iterable[float], partitions: int) -> float:
     """Return when the last of some tasks ends, if each free partition runs the longest task that is left."""
     ends = [0.0] * partitions
     for load in sorted(loads, reverse=True):

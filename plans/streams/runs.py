@@ -17,7 +17,7 @@ LEVELS = 4
 
 
 @dataclass(frozen=True, order=True)
-class Run:
+class BatchRun:
     """The batches from `first` to `last`, both included."""
 
     first: int
@@ -28,28 +28,28 @@ class Run:
         return f"{self.first}-{self.last}"
 
     @property
-    def parts(self) -> tuple[Run, ...]:
+    def parts(self) -> tuple[BatchRun, ...]:
         """The runs that it was compacted from; empty if it is a single batch."""
         size = (self.last - self.first + 1) // FAN_OUT
-        return tuple(Run(at, at + size - 1) for at in range(self.first, self.last + 1, size)) if size else ()
+        return tuple(BatchRun(at, at + size - 1) for at in range(self.first, self.last + 1, size)) if size else ()
 
 
-def runs_before(batch: int) -> list[Run]:
+def list_runs_before(batch: int) -> list[BatchRun]:
     """Return the runs of all batches before this one, the oldest first."""
-    runs: list[Run] = []
+    runs: list[BatchRun] = []
     at = 0
     for level in range(LEVELS, -1, -1):
         size = FAN_OUT**level
         while at + size <= batch:
-            runs.append(Run(at, at + size - 1))
+            runs.append(BatchRun(at, at + size - 1))
             at += size
     return runs
 
 
-def merged_before(batch: int) -> list[Run]:
+def list_compactions_before(batch: int) -> list[BatchRun]:
     """Return the runs of several batches whose last batch is the one before this batch.
 
     The smallest come first: a run may be a part of the next one.
     """
     sizes = (FAN_OUT**level for level in range(1, LEVELS + 1))
-    return [Run(batch - size, batch - 1) for size in sizes if batch >= size and batch % size == 0]
+    return [BatchRun(batch - size, batch - 1) for size in sizes if batch >= size and batch % size == 0]

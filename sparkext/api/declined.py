@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkext.errors import ExtensionMissingError
-from sparkext.spark.extension import declined_joins, has_extension
+from sparkext.spark.extension import has_extension, list_declined_joins
 from sparkext.spark.session_settings import is_connect
 
 if TYPE_CHECKING:
@@ -31,4 +31,4 @@ def declined(frame: DataFrame) -> list[str]:
         raise ExtensionMissingError(
             "this session has not loaded the extension: build it with sparkext.configure(SparkSession.builder)"
         )
-    return declined_joins(frame)
+    return list_declined_joins(frame)

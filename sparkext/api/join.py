@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, PARTITIONED, Settings
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
 from sparkext.joins import planned
-from sparkext.joins.arguments import called_as, check_no_left_side, check_travel, read_or_default, refuse
-from sparkext.joins.build_side import DriverBuildSide, build_side, publish
+from sparkext.joins.arguments import check_arrow_types, check_no_left_side, check_signature, read_or_default, refuse
+from sparkext.joins.build_side import DriverBuildSide, convert_build_side, publish
 from sparkext.joins.join_condition import read_condition
 from sparkext.joins.lineage import Lineage, lineage_of
 from sparkext.joins.ownership import shuffle_with_build_rows
 from sparkext.joins.resolved_join import ResolvedJoin, check_left_names, resolve_join
-from sparkext.partitioned.blocks import check_partitionable, is_partitionable, shuffled_by_partition
-from sparkext.plans.pipeline.join_names import join_kind, join_names
+from sparkext.partitioned.blocks import check_partitionable, is_partitionable, shuffle_by_partition
+from sparkext.plans.pipeline.join_names import join_names, parse_join_kind
 from sparkext.plans.pipeline.spec import BUILD_PRESERVING
 from sparkext.spark.extension import plans_joins
 from sparkext.spark.frames import is_dataframe
-from sparkext.spark.session_settings import is_case_sensitive, session_options
+from sparkext.spark.session_settings import is_case_sensitive, read_session_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _USAGE = 'left.transform(pipelined_join(right, on="key"))'
 
 
-@called_as(_USAGE)
+@check_signature(_USAGE)
 def pipelined_join(
     other: DataFrame | pd.DataFrame | pa.Table,
     on: On = None,
@@ -119,13 +119,13 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         raise InvalidJoinError([f"pipelined_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
-    settings, misconfigured = read_or_default(session_options(session), overrides)
-    kind = join_kind(how) if isinstance(how, str) else None
+    settings, misconfigured = read_or_default(read_session_options(session), overrides)
+    kind = parse_join_kind(how) if isinstance(how, str) else None
     if kind is None:
         problems.append(f"how={how!r} is not a join type; expected one of {join_names()}")
     is_planned = plans_joins(session)
     if is_planned and kind is not None and planned.holds_columns(on):
-        build = build_side(session, other, problems)
+        build = convert_build_side(session, other, problems)
         refuse(problems, misconfigured)
         assert build is not None, "or there is a problem"
         return planned.join_by_columns(frame, build, on, kind, overrides)
@@ -134,8 +134,8 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     understood = len(problems) == told
     if frame.isStreaming:
         _check_stream(kind, overrides, problems)
-    check_travel(frame.schema, "left", problems)
-    build = build_side(session, other, problems)
+    check_arrow_types(frame.schema, "left", problems)
+    build = convert_build_side(session, other, problems)
     # With the extension Catalyst plans the chain of joins, except full outer joins, joins without `on` and joins of
     # streams.
     is_planned = is_planned and bool(condition.names) and kind != "full" and not frame.isStreaming
@@ -145,7 +145,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     by_partition = not is_planned and settings.partitioned == "always" and may_partition
     case_sensitive = is_case_sensitive(session)
     if build is not None and kind not in ("semi", "anti"):
-        check_travel(build.schema, "right", problems)
+        check_arrow_types(build.schema, "right", problems)
 
     def resolved(lineage: Lineage) -> ResolvedJoin | None:
         if build is None or not understood:
@@ -172,13 +172,13 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         return planned.join_by_names(frame, build, condition, join, overrides)
     if not by_partition:
         try:
-            return _whole(frame, build, lineage, join, settings)
+            return _join_replicated(frame, build, lineage, join, settings)
         except BuildSideTooLargeError:
             if settings.partitioned == "never" or not may_partition:
                 raise
         join = resolved(anew)
         assert join is not None, "it was resolved before"
-    return anew.by_partition(*shuffled_by_partition(frame, build.frame(), join, settings)).then(join, None, settings)
+    return anew.by_partition(*shuffle_by_partition(frame, build.frame(), join, settings)).then(join, None, settings)
 
 
 def _check_stream(kind: str | None, overrides: dict[str, object], problems: list[str]) -> None:
@@ -192,7 +192,7 @@ def _check_stream(kind: str | None, overrides: dict[str, object], problems: list
         problems.append("partitioned=True is not for streams: leave it out, and other lies whole on each node")
 
 
-def _whole(
+def _join_replicated(
     frame: DataFrame, build: DriverBuildSide, lineage: Lineage, join: ResolvedJoin, settings: Settings
 ) -> DataFrame:
     """Join with the build side replicated on each node."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast, overload
 
 from sparkext.errors import ReportUnavailableError
-from sparkext.joins.lineage import remembered
-from sparkext.reports.metrics import TaskMetrics, last_run
+from sparkext.joins.lineage import find_lineage
+from sparkext.reports.metrics import TaskMetrics, select_last_run
 from sparkext.reports.report import Report, summarise
-from sparkext.reports.stream_report import StreamReport, stream_report
-from sparkext.spark.extension import has_extension, planned_runs
+from sparkext.reports.stream_report import StreamReport, read_stream_report
+from sparkext.spark.extension import find_planned_runs, has_extension
 from sparkext.spark.frames import is_dataframe
 from sparkext.spark.session_settings import is_connect
 
@@ -44,26 +44,26 @@ def report(frame: DataFrame | StreamingQuery) -> Report | StreamReport:
         Spark's own joins in its last run. For a streaming query: no finished batch has metrics of these operators.
     """
     if _is_query(frame):
-        told = stream_report(cast("StreamingQuery", frame).recentProgress)
+        told = read_stream_report(cast("StreamingQuery", frame).recentProgress)
         if not told.batches:
             raise ReportUnavailableError("this query has no join of streams, or has not ended a batch yet")
         return told
-    return _of_frame(cast("DataFrame", frame))
+    return _report_frame(cast("DataFrame", frame))
 
 
-def _of_frame(frame: DataFrame) -> Report:
-    lineage = remembered(frame)
+def _report_frame(frame: DataFrame) -> Report:
+    lineage = find_lineage(frame)
     if lineage is not None and lineage.reporter is not None:
         labels = [join.label for join in lineage.spec.joins]
         notes = (_SPOOLED,) if is_connect(frame.sparkSession) else ()
-        return _told(labels, lineage.reporter.collect(frame.sparkSession), notes)
+        return _assemble_report(labels, lineage.reporter.collect(frame.sparkSession), notes)
     if not is_dataframe(frame):
         raise ReportUnavailableError(f"{_NOT_OURS}; got {type(frame).__name__}")
     if is_connect(frame.sparkSession):
         raise ReportUnavailableError(f"{_NOT_OURS}. {_BEHIND_CONNECT}")
     if not has_extension(frame.sparkSession):
         raise ReportUnavailableError(_NOT_OURS)
-    runs = planned_runs(frame)
+    runs = find_planned_runs(frame)
     if not runs:
         raise ReportUnavailableError(
             "the plan of this DataFrame has no pipelined join; sparkext.declined(df) shows why"
@@ -72,8 +72,8 @@ def _of_frame(frame: DataFrame) -> Report:
     if run.fell_back is not None:
         raise ReportUnavailableError(f"Spark's own joins ran in place of this pipeline: {run.fell_back}")
     notes = (_TOPMOST.format(len(runs)),) if len(runs) > 1 else ()
-    tasks = list(last_run(TaskMetrics.from_json(text) for text in run.reports))
-    return _told(run.joins, tasks, notes, run.partitions)
+    tasks = list(select_last_run(TaskMetrics.from_json(text) for text in run.reports))
+    return _assemble_report(run.joins, tasks, notes, run.partitions)
 
 
 _NOT_OURS = "report needs the DataFrame that transform(pipelined_join(...)) returned; keep it before you derive others"
@@ -94,7 +94,9 @@ _SPOOLED = (
 _TOPMOST = "The plan has {} pipelines, and this is the topmost. Spark's UI shows each, at the operator PipelinedJoin."
 
 
-def _told(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...], partitions: str | None = None) -> Report:
+def _assemble_report(
+    labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...], partitions: str | None = None
+) -> Report:
     if not any(task.operators for task in tasks):
         raise ReportUnavailableError(
             "this pipeline has not run yet: run an action on the DataFrame, then ask again. A run without any task, or"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparkext.errors import InvalidScanError
-from sparkext.joins.arguments import called_as
+from sparkext.joins.arguments import check_signature
 from sparkext.joins.lineage import Lineage
 from sparkext.scans.resolved_scan import ResolvedScan, resolve_scan
 from sparkext.spark.session_settings import settings_of
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparkext.scans.resolved_scan import Paths
 
 
-@called_as("scan_parquet(spark, path, columns=[…], filters=[…])", InvalidScanError)
+@check_signature("scan_parquet(spark, path, columns=[…], filters=[…])", InvalidScanError)
 def scan_parquet(
     spark: SparkSession,
     path: Paths,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
-from sparkext.joins.arguments import called_as, check_no_left_side, check_travel, read_or_default, refuse
-from sparkext.joins.build_side import build_side
+from sparkext.joins.arguments import check_arrow_types, check_no_left_side, check_signature, read_or_default, refuse
+from sparkext.joins.build_side import convert_build_side
 from sparkext.joins.lineage import lineage_of
 from sparkext.joins.resolved_theta import resolve_theta
 from sparkext.spark.frames import is_dataframe
-from sparkext.spark.session_settings import is_case_sensitive, session_options
+from sparkext.spark.session_settings import is_case_sensitive, read_session_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _USAGE = "left.transform(theta_join(right, predicate))"
 
 
-@called_as(_USAGE)
+@check_signature(_USAGE)
 def theta_join(
     other: DataFrame | pd.DataFrame | pa.Table,
     predicate: Callable[[Any, Any], bool],
@@ -89,13 +89,13 @@ def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: di
         raise InvalidJoinError([f"theta_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
-    settings, misconfigured = read_or_default(session_options(session), overrides)
-    check_travel(frame.schema, "left", problems)
-    build = build_side(session, other, problems)
+    settings, misconfigured = read_or_default(read_session_options(session), overrides)
+    check_arrow_types(frame.schema, "left", problems)
+    build = convert_build_side(session, other, problems)
     lineage = lineage_of(frame)
     resolved = None
     if build is not None:
-        check_travel(build.schema, "right", problems)
+        check_arrow_types(build.schema, "right", problems)
         resolved = resolve_theta(
             lineage.outputs,
             build.schema.fields,

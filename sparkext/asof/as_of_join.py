@@ -10,13 +10,13 @@ from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
 from sparkext.joins import planned
-from sparkext.joins.arguments import called_as, check_no_left_side, check_travel, read_or_default, refuse
-from sparkext.joins.build_side import build_side
+from sparkext.joins.arguments import check_arrow_types, check_no_left_side, check_signature, read_or_default, refuse
+from sparkext.joins.build_side import convert_build_side
 from sparkext.joins.lineage import Lineage, lineage_of
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.spark.extension import plans_joins
 from sparkext.spark.frames import is_dataframe
-from sparkext.spark.session_settings import is_case_sensitive, session_options
+from sparkext.spark.session_settings import is_case_sensitive, read_session_options
 
 if TYPE_CHECKING:
     import datetime
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _USAGE = 'left.transform(asof_join(right, on="time"))'
 
 
-@called_as(_USAGE)
+@check_signature(_USAGE)
 def asof_join(
     other: DataFrame | pd.DataFrame | pa.Table,
     on: str | tuple[str, str],
@@ -112,11 +112,11 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
         raise InvalidJoinError([f"asof_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
-    settings, misconfigured = read_or_default(session_options(session), overrides)
-    check_travel(frame.schema, "left", problems)
-    build = build_side(session, other, problems)
+    settings, misconfigured = read_or_default(read_session_options(session), overrides)
+    check_arrow_types(frame.schema, "left", problems)
+    build = convert_build_side(session, other, problems)
     if build is not None:
-        check_travel(build.schema, "right", problems)
+        check_arrow_types(build.schema, "right", problems)
 
     def resolved_over(lineage: Lineage) -> ResolvedJoin | None:
         if build is None:

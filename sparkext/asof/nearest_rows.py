@@ -15,14 +15,14 @@ import pyarrow as pa
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.plans.pipeline.spec import PROBE, PipelineSpec
 from sparkext.plans.streams.fragments import LEFT, RIGHT
-from sparkext.rows.contiguous import contiguous
-from sparkext.rows.times import microseconds
-from sparkext.rows.types import conformed
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.times import convert_to_microseconds
+from sparkext.rows.types import conform_columns
 from sparkext.streaming.join.description import StreamJoin
-from sparkext.streaming.state.expired_rows import ended_rows
+from sparkext.streaming.state.expired_rows import find_expired_rows
 from sparkext.streaming.state.run_lookup import RunLookup
 from sparkext.streaming.state.run_rows import RunRows
-from sparkext.streaming.state.stream_state import is_over
+from sparkext.streaming.state.stream_state import is_expired
 
 _MISSING = -(1 << 63)
 
@@ -41,10 +41,10 @@ class NearestRows:
         self._order = order
         self._found = join.sides[RIGHT].rows.append(pa.field("place", pa.int64()))
 
-    def ended(self, low: int, high: int) -> Iterator[pa.RecordBatch]:
+    def find_expired(self, low: int, high: int) -> Iterator[pa.RecordBatch]:
         """Yield the results of left rows that expire after `low` and up to `high`, both in µs."""
         rows = self._join.settings.morsel_max_rows
-        for batch in ended_rows(self._lookup, self._join.sides[LEFT], self._left, low, high):
+        for batch in find_expired_rows(self._lookup, self._join.sides[LEFT], self._left, low, high):
             for at in range(0, batch.num_rows, rows):
                 joined = self._joined(batch.slice(at, rows), low)
                 if joined.num_rows:
@@ -57,7 +57,7 @@ class NearestRows:
             [
                 batch
                 for run in self._right
-                if not is_over(run.info, low)
+                if not is_expired(run.info, low)
                 for batch in self._lookup.found(self._spec, self._found, probe, run)
             ],
             self._found,
@@ -68,17 +68,19 @@ class NearestRows:
             left, nearest = left.take(pa.array(kept)), nearest[kept]
         taken = pa.array(nearest, mask=nearest < 0)
         columns = [
-            left.column(ref.column) if ref.source == PROBE else contiguous(candidates.column(ref.column)).take(taken)
+            left.column(ref.column)
+            if ref.source == PROBE
+            else make_contiguous(candidates.column(ref.column)).take(taken)
             for ref in self._join.outputs
         ]
-        return conformed(columns, self._join.output_schema)
+        return conform_columns(columns, self._join.output_schema)
 
     def _nearest(self, left: pa.RecordBatch, candidates: pa.Table) -> Int64Array:
         """Return the index of each left row's nearest candidate, -1 if there is none: int64[rows]."""
         nearest = np.full(left.num_rows, -1, np.int64)
         places = np.asarray(candidates.column(len(self._found) - 1), dtype=np.int64)
-        theirs = microseconds(contiguous(candidates.column(self._as_of.build)), _MISSING)
-        own = microseconds(left.column(self._as_of.probe.column), _MISSING)[places]
+        theirs = convert_to_microseconds(make_contiguous(candidates.column(self._as_of.build)), _MISSING)
+        own = convert_to_microseconds(left.column(self._as_of.probe.column), _MISSING)[places]
         ranks = np.empty(len(places), np.int64)
         ranks[self._order.order(candidates)] = np.arange(len(places))
         # Of rows with equal time, backward takes the last and forward the first; of equally distant rows, `nearest`

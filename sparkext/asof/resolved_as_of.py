@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from sparkext.joins.columns import OutputField, as_nullable, check_names, common_type, resolve_column
+from sparkext.joins.columns import OutputField, as_nullable, check_names, find_common_type, resolve_column
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.expressions.number_types import MOST_DIGITS
-from sparkext.plans.pipeline.join_names import join_kind
+from sparkext.plans.pipeline.join_names import parse_join_kind
 from sparkext.plans.pipeline.spec import DIRECTIONS, AsOf, ColumnRef, JoinSpec, KeyPair
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def resolve_as_of(
 ) -> ResolvedJoin | None:
     """Resolve names and types; return None if `problems` got longer. `source` is the index of the build side."""
     before = len(problems)
-    kind = _checked_kind(arguments, problems)
-    names = [*_named_pairs([arguments.on], "on", problems), *_named_pairs(_listed(arguments.by), "by", problems)]
+    kind = _check_kind(arguments, problems)
+    names = [*_parse_pairs([arguments.on], "on", problems), *_parse_pairs(_wrap_in_list(arguments.by), "by", problems)]
     left_fields = [output.field for output in left]
     found = [
         (
@@ -61,8 +61,8 @@ def resolve_as_of(
     if len(problems) > before:
         return None
     columns = [(a, b) for a, b in found if a is not None and b is not None]
-    types = [common_type(left_fields[a], right[b], problems) for a, b in columns]
-    tolerance = _checked_tolerance(arguments.tolerance, types[0], left_fields[columns[0][0]], problems)
+    types = [find_common_type(left_fields[a], right[b], problems) for a, b in columns]
+    tolerance = _check_tolerance(arguments.tolerance, types[0], left_fields[columns[0][0]], problems)
     dropped = {b for (_, b), (_, _, shared) in zip(columns, names, strict=True) if shared}
     outputs = [
         *left,
@@ -88,13 +88,13 @@ def resolve_as_of(
         arguments.allow_exact_matches,
         tolerance,
     )
-    spec = JoinSpec(kind, keys, algorithm, _label(arguments, names), as_of=as_of)
+    spec = JoinSpec(kind, keys, algorithm, _spell_label(arguments, names), as_of=as_of)
     known = tuple(key_type for key_type in types[1:] if key_type is not None)
     return ResolvedJoin(spec, tuple(range(len(right))), tuple(outputs), known, tuple(right[b] for _, b in columns[1:]))
 
 
-def _checked_kind(arguments: AsOfArguments, problems: list[str]) -> str:
-    kind = join_kind(arguments.how) if isinstance(arguments.how, str) else None
+def _check_kind(arguments: AsOfArguments, problems: list[str]) -> str:
+    kind = parse_join_kind(arguments.how) if isinstance(arguments.how, str) else None
     if kind not in ("inner", "left"):
         problems.append(f"how={arguments.how!r}: an as-of join is 'left' or 'inner'")
     if arguments.direction not in DIRECTIONS:
@@ -104,13 +104,13 @@ def _checked_kind(arguments: AsOfArguments, problems: list[str]) -> str:
     return kind or "left"
 
 
-def _listed(by: Any) -> Sequence[Any]:
+def _wrap_in_list(by: Any) -> Sequence[Any]:
     if by is None:
         return []
     return by if isinstance(by, list) else [by]
 
 
-def _named_pairs(items: Sequence[Any], argument: str, problems: list[str]) -> list[tuple[str, str, bool]]:
+def _parse_pairs(items: Sequence[Any], argument: str, problems: list[str]) -> list[tuple[str, str, bool]]:
     """Return (left name, right name, whether the result has one column for both)."""
     pairs = []
     for item in items:
@@ -126,7 +126,7 @@ def _named_pairs(items: Sequence[Any], argument: str, problems: list[str]) -> li
     return pairs
 
 
-def _checked_tolerance(
+def _check_tolerance(
     tolerance: Any, on_type: KeyType | None, on: StructField, problems: list[str]
 ) -> int | float | None:
     """Return the tolerance in units of the type: days, microseconds, unscaled decimals, or the number itself."""
@@ -140,9 +140,9 @@ def _checked_tolerance(
         return None
     if tolerance is None:
         return None
-    units = _units(tolerance, on_type)
+    units = _convert_tolerance(tolerance, on_type)
     if units is None:
-        problems.append(f"tolerance={tolerance!r}: expected {_expected_tolerance(on_type)} of at least 0")
+        problems.append(f"tolerance={tolerance!r}: expected {_describe_expected_tolerance(on_type)} of at least 0")
         return None
     return units
 
@@ -153,7 +153,7 @@ def _has_distance(on_type: KeyType) -> bool:
     return on_type.name in (*_INTEGERS, *_TIMES, "float32", "float64", "date")
 
 
-def _units(tolerance: Any, on_type: KeyType) -> int | float | None:
+def _convert_tolerance(tolerance: Any, on_type: KeyType) -> int | float | None:
     """Return the tolerance in units of the type, None if it does not fit the type, is negative or is NaN."""
     if isinstance(tolerance, datetime.timedelta):
         unit = {"date": datetime.timedelta(days=1), **dict.fromkeys(_TIMES, datetime.timedelta(microseconds=1))}
@@ -176,7 +176,7 @@ def _is_nan(number: Any) -> bool:
     return number.is_nan() if isinstance(number, Decimal) else bool(number != number)
 
 
-def _expected_tolerance(on_type: KeyType) -> str:
+def _describe_expected_tolerance(on_type: KeyType) -> str:
     if on_type.name in _TIMES:
         return "a timedelta"
     if on_type.name == "date":
@@ -186,7 +186,7 @@ def _expected_tolerance(on_type: KeyType) -> str:
     )
 
 
-def _label(arguments: AsOfArguments, names: Sequence[tuple[str, str, bool]]) -> str:
+def _spell_label(arguments: AsOfArguments, names: Sequence[tuple[str, str, bool]]) -> str:
     terms = [one if shared else f"{one} = {two}" for one, two, shared in names[1:]]
     one, two, shared = names[0]
     near = one if shared else f"{one} ~ {two}"

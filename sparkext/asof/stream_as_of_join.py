@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
 from sparkext.asof.stream_as_of_task import StreamAsOfJoinTask
-from sparkext.joins.arguments import called_as, check_travel, refuse
+from sparkext.joins.arguments import check_arrow_types, check_signature, refuse
 from sparkext.joins.columns import resolve_column
 from sparkext.joins.lineage import Lineage
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.session_settings import is_case_sensitive, settings_of
-from sparkext.streaming.arguments import check_name, session_of
-from sparkext.streaming.join.event_times import event_times, unmarked
-from sparkext.streaming.join.frame import joined_frame, named
+from sparkext.streaming.arguments import check_name, resolve_join_session
+from sparkext.streaming.join.event_times import remove_watermarks, resolve_event_times
+from sparkext.streaming.join.frame import create_join_frame, restore_names
 from sparkext.streaming.state.nearest_order import NearestOrder
 from sparkext.streaming.state.stream_state import StoredSide
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 
-@called_as('stream_asof_join(left, right, on="time")')
+@check_signature('stream_asof_join(left, right, on="time")')
 def stream_asof_join(
     left: DataFrame,
     right: DataFrame,
@@ -66,14 +66,14 @@ def stream_asof_join(
         Lists every problem of the call.
     """
     problems: list[str] = []
-    session = session_of(left, right, "asof_join", problems)
+    session = resolve_join_session(left, right, "asof_join", problems)
     check_name(name, problems)
     if session is None:
         refuse(problems)
     assert session is not None
     settings = settings_of(session)
     for side, frame in (("left", left), ("right", right)):
-        check_travel(frame.schema, side, problems)
+        check_arrow_types(frame.schema, side, problems)
     case_sensitive = is_case_sensitive(session)
     outputs = Lineage.starting_at(left).outputs
     arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
@@ -81,20 +81,20 @@ def stream_asof_join(
     resolved = resolve_as_of(outputs, fields, arguments, 1, settings.algorithm, case_sensitive, problems)
     if direction in ("forward", "nearest") and tolerance is None:
         problems.append(f"direction={direction!r} needs a tolerance: else a row would wait for ever")
-    column = _ties(ties, fields, case_sensitive, problems)
-    times = event_times(left, right, "an as-of join of streams", problems)
+    column = _resolve_ties(ties, fields, case_sensitive, problems)
+    times = resolve_event_times(left, right, "an as-of join of streams", problems)
     if resolved is not None and times is not None:
         _check_times(resolved, times, problems)
     refuse(problems)
     assert resolved is not None, "or there is a problem"
-    sides = sides_of(left.schema, right.schema, resolved, column)
+    sides = derive_stored_sides(left.schema, right.schema, resolved, column)
     # Backward, a row is emitted as soon as the watermark passes it, so its time column keeps the watermark.
-    resolved = unmarked(resolved, but=_as_of(resolved)[0] if direction == "backward" else None)
-    joined = joined_frame(left, right, resolved, sides, settings, name, f"ties by {ties}", task=StreamAsOfJoinTask)
-    return joined.select(*named(resolved))
+    resolved = remove_watermarks(resolved, but=_find_compared_columns(resolved)[0] if direction == "backward" else None)
+    joined = create_join_frame(left, right, resolved, sides, settings, name, f"ties by {ties}", task=StreamAsOfJoinTask)
+    return joined.select(*restore_names(resolved))
 
 
-def _ties(ties: Any, fields: Sequence[StructField], case_sensitive: bool, problems: list[str]) -> int | None:
+def _resolve_ties(ties: Any, fields: Sequence[StructField], case_sensitive: bool, problems: list[str]) -> int | None:
     """Return the position of the column that orders rows of equal time, None without `ties` or if it is invalid."""
     if ties is None:
         return None
@@ -107,20 +107,20 @@ def _ties(ties: Any, fields: Sequence[StructField], case_sensitive: bool, proble
     return found
 
 
-def _as_of(resolved: ResolvedJoin) -> tuple[int, int]:
+def _find_compared_columns(resolved: ResolvedJoin) -> tuple[int, int]:
     """Return the positions of the columns whose distance is compared, left and right."""
     assert resolved.spec.as_of is not None, "as it is an as-of join"
     return resolved.spec.as_of.probe.column, resolved.spec.as_of.build
 
 
 def _check_times(resolved: ResolvedJoin, times: tuple[int, int], problems: list[str]) -> None:
-    near = _as_of(resolved)
+    near = _find_compared_columns(resolved)
     for side, time, column in zip(("left", "right"), times, near, strict=True):
         if time != column:
             problems.append(f"on has to be the column with the watermark, which is another one on the {side} side")
 
 
-def sides_of(
+def derive_stored_sides(
     left: StructType, right: StructType, resolved: ResolvedJoin, ties: int | None
 ) -> tuple[StoredSide, StoredSide]:
     """Return how rows are stored: left rows until they are emitted, right rows while they may be the nearest."""

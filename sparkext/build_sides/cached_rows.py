@@ -16,12 +16,12 @@ from sparkext.build_sides.file import check_build_size, check_memory
 from sparkext.build_sides.index_builder import BuiltIndex, index_columns
 from sparkext.build_sides.index_cache import evict, touch
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, open_kept_index
-from sparkext.build_sides.rows_on_disk import on_disk, share_of_headroom
-from sparkext.build_sides.sources import BuildSource, private_build_side
+from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, open_cached_index
+from sparkext.build_sides.rows_on_disk import move_to_disk, share_of_headroom
+from sparkext.build_sides.sources import BuildSource, open_private_build_side
 from sparkext.memory.freed import release
 from sparkext.rows.collected import CollectedRows
-from sparkext.rows.contiguous import contiguous
+from sparkext.rows.contiguous import make_contiguous
 from sparkext.storage.local_folder import local_folder
 
 # Errors of source files are `FileReadError`s, which are no OSErrors. ENOENT: the entry was evicted in every attempt,
@@ -33,7 +33,7 @@ _DISK_PROBLEMS = (
 )
 
 
-class KeptRows(ABC):
+class CachedRows(ABC):
     """Rows that each node materialises once, in the first worker that needs them, on the cores of all waiting workers.
 
     `max_bytes`: limit of the build side. `cache_bytes`: limit of the node's cache, see `index_cache`.
@@ -65,7 +65,7 @@ class KeptRows(ABC):
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side from the cache, materialising and indexing it first if it is missing."""
         try:
-            return self._cached(recipe)
+            return self._open_cached(recipe)
         except OSError as error:
             if error.errno not in _DISK_PROBLEMS:
                 raise
@@ -73,24 +73,24 @@ class KeptRows(ABC):
                 f"a build side cannot be kept on disk ({error}): this worker holds its own copy in memory",
                 stacklevel=2,
             )
-            return private_build_side(self.digest(), self.columns, recipe)
+            return open_private_build_side(self.digest(), self.columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns, materialised in this process's memory."""
         with CollectedRows(self._check_in_memory) as rows:
             table, _ = self.collect(rows)
-        return table.num_rows, [contiguous(column) for column in table.columns]
+        return table.num_rows, [make_contiguous(column) for column in table.columns]
 
     def entry(self, recipe: IndexRecipe) -> Path:
         """Return the path of this index in the cache, for the present rows."""
         return local_folder() / f"{self.digest()}.{recipe.digest}{INDEX_SUFFIX}"
 
-    def _cached(self, recipe: IndexRecipe) -> BuildSide:
+    def _open_cached(self, recipe: IndexRecipe) -> BuildSide:
         entry = self.entry(recipe)
         for last_attempt in (False, False, True):
             try:
                 reused = entry.exists()
-                side = open_kept_index(entry, lambda: self._built(recipe, entry.parent))
+                side = open_cached_index(entry, lambda: self._build_index(recipe, entry.parent))
                 touch(entry)
                 return replace(side, reused=reused)
             except FileNotFoundError:
@@ -99,13 +99,13 @@ class KeptRows(ABC):
                 # Another query has evicted the entry: build it again.
         raise AssertionError("the last attempt returns or raises")
 
-    def _built(self, recipe: IndexRecipe, folder: Path) -> BuiltIndex:
+    def _build_index(self, recipe: IndexRecipe, folder: Path) -> BuiltIndex:
         with CollectedRows(self._check, share_of_headroom, folder) as collected:
             table, made_by = self.collect(collected)
         rows, columns = table.num_rows, table.columns
         if collected.spilled:
             release()
-            for number, column in zip(recipe.indexed, on_disk(table.select(recipe.indexed), folder), strict=True):
+            for number, column in zip(recipe.indexed, move_to_disk(table.select(recipe.indexed), folder), strict=True):
                 columns[number] = column
         del table  # so that columns can be freed one by one
         built = index_columns(rows, columns, recipe, self.threads, keep=True)
@@ -119,12 +119,12 @@ class KeptRows(ABC):
         check_memory(rows, size)
 
 
-def make_room(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) -> None:
+def evict_other_entries(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) -> None:
     """Evict entries of this node's cache beyond its limit, except these indexes of these sources."""
-    made = [(source, recipe) for source, recipe in zip(sources, recipes, strict=True) if isinstance(source, KeptRows)]
+    made = [(source, recipe) for source, recipe in zip(sources, recipes, strict=True) if isinstance(source, CachedRows)]
     if made:
         try:
             evict({source.entry(recipe) for source, recipe in made}, made[0][0].cache_bytes)
         except OSError as error:
             if error.errno not in _DISK_PROBLEMS:
-                raise  # otherwise there is no cache, and `KeptRows.open` has warned about it
+                raise  # otherwise there is no cache, and `CachedRows.open` has warned about it

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.kernels.columns.buffers import is_var, raw_var_bytes
+from sparkext.kernels.columns.buffers import is_var, view_raw_var_bytes
 from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.memory.freed import headroom_for
-from sparkext.rows.contiguous import contiguous, needs_wide_offsets, wide_type
+from sparkext.rows.contiguous import make_contiguous, needs_wide_offsets, widen_type
 from sparkext.rows.types import conform
 from sparkext.storage.container import ContainerWriter, read_footer
 
@@ -50,20 +50,20 @@ def collect_batches(
         rows += batch.num_rows
         check_build_size(rows, size, max_bytes)
         kept.append(batch)
-    return _table([kept[number] for number in order] if order else kept, schema)
+    return _combine_batches([kept[number] for number in order] if order else kept, schema)
 
 
-def streamed_table(buffer: pa.Buffer, schema: pa.Schema) -> pa.Table:
+def read_streamed_table(buffer: pa.Buffer, schema: pa.Schema) -> pa.Table:
     """Read consecutive Arrow streams as a table of these types, without copying."""
     source = pa.BufferReader(buffer)
     kept: list[pa.RecordBatch] = []
     while source.tell() < buffer.size:
         with pa.ipc.open_stream(source) as stream:
             kept.extend(stream)
-    return _table(kept, schema)
+    return _combine_batches(kept, schema)
 
 
-def _table(kept: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+def _combine_batches(kept: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     columns = [
         pa.chunked_array([conform(batch.column(number), field.type) for batch in kept], None if kept else field.type)
         for number, field in enumerate(schema)
@@ -131,15 +131,15 @@ def write_column(writer: ContainerWriter, column: pa.Array | pa.ChunkedArray, na
     Raises
     ------
     BuildSideTooLargeError
-        See `contiguous`.
+        See `make_contiguous`.
     """
     arrow_type = column.type
     if _byte_width(arrow_type) is None and not is_var(arrow_type):
-        offset, length = writer.block(partial(_write_stream, contiguous(column, name)))
+        offset, length = writer.block(partial(_write_stream, make_contiguous(column, name)))
         return {"offset": offset, "length": length}
     chunks = [column] if isinstance(column, pa.Array) else column.chunks
     if isinstance(column, pa.ChunkedArray) and len(chunks) > 1 and needs_wide_offsets(column):
-        arrow_type = wide_type(arrow_type)
+        arrow_type = widen_type(arrow_type)
     nulls = sum(chunk.null_count for chunk in chunks)
     buffers = [_validity_pieces(chunks) if nulls else None, *_data_pieces(chunks, arrow_type)]
     return {
@@ -178,14 +178,14 @@ def _data_pieces(chunks: Sequence[pa.Array], arrow_type: pa.DataType) -> list[It
         return [(chunk.buffers()[1].slice(chunk.offset * width, len(chunk) * width) for chunk in chunks if len(chunk))]
     wide = pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type)
     offsets = _offset_pieces(chunks, np.dtype(np.int64 if wide else np.int32))
-    return [offsets, (data[ends[0] : ends[-1]] for ends, data in map(raw_var_bytes, chunks))]
+    return [offsets, (data[ends[0] : ends[-1]] for ends, data in map(view_raw_var_bytes, chunks))]
 
 
 def _offset_pieces(chunks: Sequence[pa.Array], dtype: np.dtype[Any]) -> Iterator[AnyArray]:
     end = 0
     yield np.zeros(1, dtype=dtype)
     for chunk in chunks:
-        ends, _ = raw_var_bytes(chunk)
+        ends, _ = view_raw_var_bytes(chunk)
         moved = end - int(ends[0])
         yield ends[1:] if moved == 0 and ends.dtype == dtype else ends[1:].astype(dtype) + dtype.type(moved)
         end += int(ends[-1]) - int(ends[0])

@@ -32,8 +32,8 @@ from sparkext.kernels.keys.normalised import (
     normalise_keys,
     uses_words,
 )
-from sparkext.kernels.runtime.jit import frozen
-from sparkext.kernels.runtime.threads import ahead
+from sparkext.kernels.runtime.jit import freeze
+from sparkext.kernels.runtime.threads import map_ahead
 from sparkext.memory.freed import headroom_for
 from sparkext.plans.adaptive.index_choice import (
     CLUSTERED_SHARE,
@@ -44,9 +44,9 @@ from sparkext.plans.adaptive.index_choice import (
     BuildKeys,
     choose_index,
     fits,
-    worth_clustering,
+    is_worth_clustering,
 )
-from sparkext.rows.contiguous import contiguous, needs_wide_offsets
+from sparkext.rows.contiguous import make_contiguous, needs_wide_offsets
 
 
 @dataclass(frozen=True)
@@ -70,32 +70,34 @@ def index_columns(
     Indexed columns are replaced in the list by contiguous ones, so that their chunks can be freed.
     """
     indexed = recipe.indexed
-    for number, array in zip(indexed, ahead(lambda number: contiguous(columns[number]), indexed, threads), strict=True):
+    for number, array in zip(
+        indexed, map_ahead(lambda number: make_contiguous(columns[number]), indexed, threads), strict=True
+    ):
         columns[number] = array
     index, info = build_index(rows, columns, recipe, threads)
     if not info.clustered and not keep:
         return BuiltIndex(index, info)
     if not info.clustered:
         return BuiltIndex(index, info, ((number, columns[number]) for number in recipe.gathered))
-    in_order = partial(_clustered, index.rows)
-    arrays = ahead(lambda number: in_order(columns[number]), recipe.gathered, threads)
-    index = _without_rows(index)
+    in_order = partial(_cluster_column, index.rows)
+    arrays = map_ahead(lambda number: in_order(columns[number]), recipe.gathered, threads)
+    index = _drop_row_ids(index)
     return BuiltIndex(index, replace(info, bytes=index_bytes(index)), zip(recipe.gathered, arrays, strict=True))
 
 
-def _clustered(rows: RowIds | None, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _cluster_column(rows: RowIds | None, column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column in the row order of an index, key by key: row i belongs to entry i of the index."""
-    return Column.of(contiguous(column)).take(rows, missing=False)
+    return Column.of(make_contiguous(column)).take(rows, missing=False)
 
 
-def _without_rows(index: AnyIndex) -> AnyIndex:
+def _drop_row_ids(index: AnyIndex) -> AnyIndex:
     """Return the same index with empty row ids: if the columns are clustered, its entries are the rows.
 
     The ids are empty, because None would mean that every key has one row.
     """
     if index.rows is None:
         return index
-    none = frozen(np.empty(0, dtype=index.rows.dtype))
+    none = freeze(np.empty(0, dtype=index.rows.dtype))
     if isinstance(index, RangeIndex):
         groups = index.groups if index.groups.rows is None else replace(index.groups, rows=none)  # type: ignore[type-var]
         return replace(index, rows=none, groups=groups)
@@ -110,7 +112,7 @@ def build_index(
     started = time.perf_counter()
     size = sum(column.nbytes for column in columns)
     if not recipe.key_columns and not recipe.bounds:
-        every_row, info = _described(AllRowsIndex(rows), "the join has no key", rows, started)
+        every_row, info = _describe_index(AllRowsIndex(rows), "the join has no key", rows, started)
         return every_row, replace(info, build_bytes=size)
     key_columns = [
         cast_key(columns[column], key_type)
@@ -118,11 +120,11 @@ def build_index(
     ]
     ranges = key_ranges(key_columns, recipe.null_safe) if key_columns else None
     if ranges is None and not uses_words([column.type for column in key_columns], recipe.null_safe):
-        _require(sum(column.nbytes for column in key_columns) + 16 * rows, rows, "putting its keys together")
+        _require_memory(sum(column.nbytes for column in key_columns) + 16 * rows, rows, "putting its keys together")
     if recipe.bounds:
         ranked = [columns[column].nbytes for column, bound_type in recipe.bounds if is_ranked(bound_type)]
         ranking = RANK_BYTES_PER_ROW * rows * len(ranked) + RANK_COPIES * sum(ranked)
-        _require(SORT_BYTES_PER_ROW * rows + ranking, rows, "ordering its rows")
+        _require_memory(SORT_BYTES_PER_ROW * rows + ranking, rows, "ordering its rows")
         compared = [cast_key(columns[column], bound_type) for column, bound_type in recipe.bounds]
         index: AnyIndex = build_range_index(
             compared,
@@ -130,7 +132,7 @@ def build_index(
             normalise_keys(key_columns, recipe.null_safe, ranges)
             if key_columns
             else NormalisedKeys(rows, None, None, None),
-            lambda kept: _equality_index(kept, recipe, threads)[0],
+            lambda kept: _build_equality_index(kept, recipe, threads)[0],
             recipe.inverted,
             threads=threads,
         )
@@ -138,21 +140,21 @@ def build_index(
         if key_columns:
             reason += f" in {index.distinct:,} groups of equal keys"
     else:
-        index, reason = _equality_index(normalise_keys(key_columns, recipe.null_safe, ranges), recipe, threads)
-    clustered = recipe.may_cluster and _worth_clustering(index, columns)
+        index, reason = _build_equality_index(normalise_keys(key_columns, recipe.null_safe, ranges), recipe, threads)
+    clustered = recipe.may_cluster and _is_worth_clustering(index, columns)
     if clustered:
         reason = f"{reason}; many rows a key: payload copied in the order of keys"
-    index, info = _described(index, reason, rows, started)
+    index, info = _describe_index(index, reason, rows, started)
     bounds = key_bounds(key_columns, recipe.null_safe)
     return index, replace(info, key_ranges=ranges, key_bounds=bounds, build_bytes=size, clustered=clustered)
 
 
-def _equality_index(keys: NormalisedKeys, recipe: IndexRecipe, threads: int) -> tuple[JoinIndex, str]:
+def _build_equality_index(keys: NormalisedKeys, recipe: IndexRecipe, threads: int) -> tuple[JoinIndex, str]:
     """Choose and build an index of these keys; return it and the reason for the choice."""
-    facts = _facts(keys)
+    facts = _collect_key_facts(keys)
     free = headroom_for(HASH_BUILD_BYTES_PER_ROW * keys.length)
     choice = choose_index(recipe.algorithm, facts, free, recipe.probe_ordered, recipe.rows_matter)
-    _require(choice.bytes, keys.length, f"building the index ({choice.kind})")
+    _require_memory(choice.bytes, keys.length, f"building the index ({choice.kind})")
     if choice.kind == "ordered":
         return build_ordered_index(keys, threads=threads), choice.reason
     if choice.kind == "hash":
@@ -163,7 +165,7 @@ def _equality_index(keys: NormalisedKeys, recipe: IndexRecipe, threads: int) -> 
     return build_dense_index(keys, facts.smallest, facts.largest), choice.reason
 
 
-def _worth_clustering(index: AnyIndex, columns: Sequence[pa.Array | pa.ChunkedArray]) -> bool:
+def _is_worth_clustering(index: AnyIndex, columns: Sequence[pa.Array | pa.ChunkedArray]) -> bool:
     rows = index.rows
     if rows is None or any(needs_wide_offsets(column) for column in columns):
         return False
@@ -171,10 +173,10 @@ def _worth_clustering(index: AnyIndex, columns: Sequence[pa.Array | pa.ChunkedAr
     if count_runs(rows) <= distinct:
         return False  # the rows of each key are consecutive already, or each key has one row
     size = sum(column.nbytes for column in columns)
-    return worth_clustering(rows.size, distinct, size, headroom_for(int(size / CLUSTERED_SHARE)))
+    return is_worth_clustering(rows.size, distinct, size, headroom_for(int(size / CLUSTERED_SHARE)))
 
 
-def _require(needed: int, rows: int, purpose: str) -> None:
+def _require_memory(needed: int, rows: int, purpose: str) -> None:
     """Check that there is memory for the next step: the system kills a process that exceeds its memory.
 
     Raises
@@ -190,7 +192,7 @@ def _require(needed: int, rows: int, purpose: str) -> None:
         )
 
 
-def _facts(keys: NormalisedKeys) -> BuildKeys:
+def _collect_key_facts(keys: NormalisedKeys) -> BuildKeys:
     valid = keys.length if keys.valid is None else int(keys.valid.sum())
     if keys.words is None:
         assert keys.rows is not None
@@ -202,6 +204,6 @@ def _facts(keys: NormalisedKeys) -> BuildKeys:
     return BuildKeys(keys.length, valid, word=True, smallest=bounds[0], largest=bounds[1])
 
 
-def _described(index: AnyIndex, reason: str, rows: int, started: float) -> tuple[AnyIndex, IndexInfo]:
+def _describe_index(index: AnyIndex, reason: str, rows: int, started: float) -> tuple[AnyIndex, IndexInfo]:
     seconds = time.perf_counter() - started
     return index, IndexInfo(index.kind, reason, index_bytes(index), rows, seconds)

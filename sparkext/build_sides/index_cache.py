@@ -17,7 +17,7 @@ from pathlib import Path
 from sparkext.build_sides.index_store import INDEX_SUFFIX
 from sparkext.storage.container import TEMPORARY_SUFFIX
 from sparkext.storage.local_folder import local_folder
-from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked_if_free, remove_half_written
+from sparkext.storage.publication import LOCK_SUFFIX, hold_lock_if_free, lock_of, remove_half_written
 
 
 def touch(entry: Path) -> None:
@@ -26,7 +26,7 @@ def touch(entry: Path) -> None:
         os.utime(lock_of(entry), follow_symlinks=False)
 
 
-def _last_used(entry: Path) -> int:
+def _read_last_use(entry: Path) -> int:
     with contextlib.suppress(OSError):
         return lock_of(entry).lstat().st_mtime_ns
     return entry.stat().st_mtime_ns
@@ -48,7 +48,7 @@ def evict(kept: Collection[Path], max_bytes: int) -> None:
     found = []
     for entry in (folder / name for name in names if name.endswith(INDEX_SUFFIX)):
         with contextlib.suppress(FileNotFoundError):
-            found.append((_last_used(entry), entry, entry.stat().st_size))
+            found.append((_read_last_use(entry), entry, entry.stat().st_size))
     total = sum(size for _, _, size in found)
     for _, entry, size in sorted(found):
         if total <= max_bytes:
@@ -66,7 +66,7 @@ def _remove_leftovers(folder: Path, names: Collection[str]) -> None:
     for lock in (name for name in names if name.endswith(INDEX_SUFFIX + LOCK_SUFFIX)):
         entry = folder / lock.removesuffix(LOCK_SUFFIX)
         if entry.name not in names or entry.name.removesuffix(INDEX_SUFFIX) in half_written:
-            with locked_if_free(folder / lock) as is_free:
+            with hold_lock_if_free(folder / lock) as is_free:
                 if is_free:
                     remove_half_written(entry)
                     if not entry.exists():

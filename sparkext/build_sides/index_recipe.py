@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext.plans.adaptive.join_order import reducers
+from sparkext.plans.adaptive.join_order import find_reducers
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.spec import JoinSpec, PipelineSpec
 from sparkext.rows.types import arrow_key_type
@@ -47,11 +47,11 @@ class IndexRecipe:
         return fingerprint_of(self)[:16]
 
 
-def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe:
+def derive_index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe:
     """Return the recipe for the index of join `number`, including the columns that are stored with it."""
     join = spec.joins[number]
     gathered = {*spec.gathered(number + 1)}
-    if reducers(spec, number):  # a reduced build side is indexed again, from these columns
+    if find_reducers(spec, number):  # a reduced build side is indexed again, from these columns
         gathered.update(key.build for key in join.keys)
         gathered.update(column for column, _ in join.compared)
     return IndexRecipe(
@@ -69,9 +69,9 @@ def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe
     )
 
 
-def index_recipes(spec: PipelineSpec, hash_mask: int) -> list[IndexRecipe]:
+def derive_index_recipes(spec: PipelineSpec, hash_mask: int) -> list[IndexRecipe]:
     """Return the recipe of each join."""
-    return [index_recipe(spec, number, hash_mask) for number in range(len(spec.joins))]
+    return [derive_index_recipe(spec, number, hash_mask) for number in range(len(spec.joins))]
 
 
 def _is_bounded_above_only(join: JoinSpec) -> bool:

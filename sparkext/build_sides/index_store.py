@@ -21,13 +21,13 @@ from sparkext.build_sides.index_file import AnyIndex, IndexInfo, read_index_file
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.indexes.matches import Matches
-from sparkext.kernels.indexes.nearest import NearestKeys, nearest
+from sparkext.kernels.indexes.nearest import NearestKeys, find_nearest
 from sparkext.kernels.indexes.range_index import Candidates, RangeIndex, RangeKeys
 from sparkext.kernels.keys.normalised import NormalisedKeys
-from sparkext.rows.contiguous import contiguous
-from sparkext.storage.container import TEMPORARY_SUFFIX, FileIdentity, atomic_file, file_identity, map_checked
-from sparkext.storage.last_used import LastUsed
-from sparkext.storage.publication import LOCK_SUFFIX, published
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.storage.container import TEMPORARY_SUFFIX, FileIdentity, atomic_file, identify_file, map_checked
+from sparkext.storage.last_used import LruCache
+from sparkext.storage.publication import LOCK_SUFFIX, read_published
 
 INDEX_SUFFIX = ".index"
 _OPEN_BUILD_SIDES = 16
@@ -59,19 +59,19 @@ class BuildSide:
     def lookup(self, keys: NormalisedKeys) -> Matches:
         """Return the match range of every probe key, as rows of `columns`."""
         assert not isinstance(self.index, RangeIndex)
-        return self._in_columns(self.index.lookup(keys))
+        return self._translate_matches(self.index.lookup(keys))
 
     def lookup_ranges(self, keys: RangeKeys) -> Matches | Candidates:
         """Return the matches in the range of every probe row, as rows of `columns`."""
         assert isinstance(self.index, RangeIndex)
-        return self._in_columns(self.index.lookup(keys))
+        return self._translate_matches(self.index.lookup(keys))
 
     def lookup_nearest(self, keys: NearestKeys) -> Matches:
         """Return the nearest row for every probe row, as rows of `columns`."""
         assert isinstance(self.index, RangeIndex)
-        return self._in_columns(nearest(self.index, keys))
+        return self._translate_matches(find_nearest(self.index, keys))
 
-    def _in_columns(self, found: M) -> M:
+    def _translate_matches(self, found: M) -> M:
         return replace(found, rows=None) if self.info.clustered else found
 
 
@@ -81,7 +81,7 @@ def index_in_memory(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe)
     own = (
         enumerate(columns)
         if built.columns is None
-        else ((number, contiguous(column)) for number, column in built.columns)
+        else ((number, make_contiguous(column)) for number, column in built.columns)
     )
     return BuildSide.of(rows, dict(own), built.index, built.info)
 
@@ -94,25 +94,27 @@ def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     return _opened.get(path, recipe.digest, partial(_map_build_side, path, recipe))
 
 
-def open_kept_index(path: Path, build: Callable[[], BuiltIndex]) -> BuildSide:
+def open_cached_index(path: Path, build: Callable[[], BuiltIndex]) -> BuildSide:
     """Map an index that stores its columns, building it first if it does not exist.
 
     A damaged index is built again. The build side stays open as in `open_build_side`.
     """
-    return published(path, partial(_write, path, build), lambda path: _opened.get(path, "", partial(_map_kept, path)))
+    return read_published(
+        path, partial(_write, path, build), lambda path: _opened.get(path, "", partial(_map_cached_index, path))
+    )
 
 
 class _OpenBuildSides:
     """The build sides that this process has mapped."""
 
     def __init__(self) -> None:
-        self._entries: LastUsed[tuple[str, str], tuple[FileIdentity, BuildSide]] = LastUsed(_OPEN_BUILD_SIDES)
+        self._entries: LruCache[tuple[str, str], tuple[FileIdentity, BuildSide]] = LruCache(_OPEN_BUILD_SIDES)
 
     def get(self, path: Path, name: str, load: Callable[[], BuildSide]) -> BuildSide:
         """Return the result of `load` for the file under this name, cached as long as the file is the same."""
         self._drop_vanished()
         key = (str(path), name)
-        identity = file_identity(path)
+        identity = identify_file(path)
         if key not in self._entries or self._entries[key][0] != identity:
             self._entries[key] = (identity, load())
         return self._entries[key][1]
@@ -131,7 +133,7 @@ def index_path_of(path: Path, recipe: IndexRecipe) -> Path:
 
     The name contains the identity of the build file: if the file is replaced, the old index is not found.
     """
-    identity = "-".join(f"{part:x}" for part in file_identity(path))
+    identity = "-".join(f"{part:x}" for part in identify_file(path))
     return path.with_name(f"{path.name}.{identity}.{recipe.digest}{INDEX_SUFFIX}")
 
 
@@ -143,11 +145,11 @@ def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
         return index_columns(rows, list(columns), recipe, threads=1, keep=False)
 
     index_path = index_path_of(path, recipe)
-    index, info, own = published(index_path, partial(_write, index_path, build), _read_index)
+    index, info, own = read_published(index_path, partial(_write, index_path, build), _read_index)
     return BuildSide.of(rows, dict(enumerate(columns)) if own is None else own, index, info)
 
 
-def _map_kept(path: Path) -> BuildSide:
+def _map_cached_index(path: Path) -> BuildSide:
     index, info, columns = _read_index(path)
     assert columns is not None, "kept with the index"
     return BuildSide.of(info.build_rows, columns, index, info)

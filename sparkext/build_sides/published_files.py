@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sparkext.build_sides.file import check_memory, read_build_file, streamed_table, write_build_file
+from sparkext.build_sides.file import check_memory, read_build_file, read_streamed_table, write_build_file
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, open_build_side
-from sparkext.build_sides.sources import private_build_side
+from sparkext.build_sides.sources import open_private_build_side
 from sparkext.errors import BuildFileError
-from sparkext.storage.container import atomic_file, checked, file_identity, map_checked, map_file
+from sparkext.storage.container import atomic_file, check_container, identify_file, map_checked, map_file
 from sparkext.storage.fingerprint import fingerprint_of
-from sparkext.storage.publication import published
+from sparkext.storage.publication import read_published
 
 BUILD_SUFFIX = "build"
 
@@ -37,7 +37,7 @@ class MappedFile:
     def digest(self) -> str:
         """Return a fingerprint of this file, as it is now, and of the columns read from it."""
         path = self.path()
-        return fingerprint_of(self, path, file_identity(path))
+        return fingerprint_of(self, path, identify_file(path))
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side, with an index shared by the node's workers, or a private one if the disk fails."""
@@ -52,7 +52,7 @@ class MappedFile:
                 f"files beside {path} cannot be shared ({error}): this worker holds its own copy in memory",
                 stacklevel=2,
             )
-            return private_build_side(self.digest(), self.columns, recipe)
+            return open_private_build_side(self.digest(), self.columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns, without an index."""
@@ -100,7 +100,7 @@ class StreamedBroadcast(MappedFile):
             with atomic_file(made) as stream:
                 write_build_file(self._table(), stream)
 
-        published(made, write, map_checked)
+        read_published(made, write, map_checked)
         return made
 
     def columns(self) -> tuple[int, list[pa.Array]]:
@@ -116,7 +116,7 @@ class StreamedBroadcast(MappedFile):
         content = map_file(path)
         if zlib.crc32(content) != self.crc:
             raise BuildFileError(f"{path}: the checksum of the build side's rows is wrong: the file is damaged")
-        return streamed_table(content, self.schema)
+        return read_streamed_table(content, self.schema)
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,9 @@ class BroadcastBytes:
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side, indexed in this process."""
-        return private_build_side(self.digest(), self.columns, recipe)
+        return open_private_build_side(self.digest(), self.columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns."""
         origin = "encrypted broadcast"
-        return read_build_file(checked(pa.py_buffer(self.broadcast.value), origin), origin)
+        return read_build_file(check_container(pa.py_buffer(self.broadcast.value), origin), origin)

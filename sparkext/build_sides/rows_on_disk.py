@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sparkext.build_sides.file import read_build_file, write_build_file
 from sparkext.memory.probes import process_probe
-from sparkext.rows.collected import CollectedRows, mapped, unnamed_file
+from sparkext.rows.collected import CollectedRows, map_contents, open_unnamed_file
 from sparkext.storage.local_folder import local_folder
 
 _MOST_OF_HEADROOM = 0.25
@@ -21,14 +21,14 @@ def share_of_headroom() -> int | None:
     return None if headroom is None else int(headroom.bytes * _MOST_OF_HEADROOM)
 
 
-def collected_rows() -> CollectedRows:
+def create_row_collector() -> CollectedRows:
     """Return a collector of a task's rows, which moves them to disk if they exceed a fraction of the free memory."""
     return CollectedRows(lambda rows, size: None, share_of_headroom, local_folder())
 
 
-def on_disk(table: pa.Table, folder: Path) -> list[pa.Array]:
+def move_to_disk(table: pa.Table, folder: Path) -> list[pa.Array]:
     """Return the columns, contiguous and mapped from an unnamed file, so that the system can reclaim their pages."""
-    with unnamed_file(folder) as stream:
+    with open_unnamed_file(folder) as stream:
         write_build_file(table, stream)
-        _, columns = read_build_file(mapped(stream), "a temporary file")
+        _, columns = read_build_file(map_contents(stream), "a temporary file")
         return columns

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext.build_sides.cached_rows import KeptRows
+from sparkext.build_sides.cached_rows import CachedRows
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.pipeline.scan import Split
 from sparkext.rows.collected import CollectedRows
@@ -15,7 +15,7 @@ from sparkext.storage.fingerprint import fingerprint_of
 
 
 @dataclass(frozen=True)
-class ScannedFiles(KeptRows):
+class ScannedFiles(CachedRows):
     """Parquet files that are read once per node, by its workers."""
 
     scan: ParquetScan

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
-from sparkext.storage.last_used import LastUsed
+from sparkext.storage.last_used import LruCache
 
 
 class BuildSource(Protocol):
@@ -29,10 +29,12 @@ class BuildSource(Protocol):
 
 
 _PRIVATE_BUILD_SIDES = 8
-_private: LastUsed[tuple[str, str], BuildSide] = LastUsed(_PRIVATE_BUILD_SIDES)
+_private: LruCache[tuple[str, str], BuildSide] = LruCache(_PRIVATE_BUILD_SIDES)
 
 
-def private_build_side(name: str, load: Callable[[], tuple[int, list[pa.Array]]], recipe: IndexRecipe) -> BuildSide:
+def open_private_build_side(
+    name: str, load: Callable[[], tuple[int, list[pa.Array]]], recipe: IndexRecipe
+) -> BuildSide:
     """Load and index a build side for this process only, once for all of its tasks."""
     key = (name, recipe.digest)
     if key not in _private:

@@ -18,11 +18,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sparkext.cli.local_session import local_session
+from sparkext.cli.local_session import start_local_session
 from sparkext.cli.tpch import DEFAULT_ROOT, ensure_tables
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory.probes import process_probe
-from sparkext.spark.jar import INSTALL_PYSPARK, jar_path
+from sparkext.spark.jar import INSTALL_PYSPARK, locate_jar
 from sparkext.spark.java import require_java
 from sparkext.spark.session import configure
 
@@ -45,7 +45,7 @@ JOINS = (
 Tables = Mapping[str, "DataFrame"]
 
 
-def spark_default(tables: Tables) -> DataFrame:
+def join_by_default(tables: Tables) -> DataFrame:
     """Return the joins as Spark plans them without hints."""
     out = tables[PROBE_SIDE]
     for other, probe_key, build_key in JOINS:
@@ -53,21 +53,21 @@ def spark_default(tables: Tables) -> DataFrame:
     return out
 
 
-def spark_broadcast(tables: Tables) -> DataFrame:
+def join_by_broadcast(tables: Tables) -> DataFrame:
     """Return the joins with a broadcast hint on each build side: Spark's best plan if the build sides fit in memory."""
-    return _hinted(tables, "broadcast")
+    return _add_hints(tables, "broadcast")
 
 
-def planned(tables: Tables) -> DataFrame:
+def join_by_hints(tables: Tables) -> DataFrame:
     """Return the joins with hints for the session extension, which plans one pipeline whose workers read the files."""
-    return _hinted(tables, "pipelined_join")
+    return _add_hints(tables, "pipelined_join")
 
 
-def _hinted(tables: Tables, hint: str) -> DataFrame:
-    return spark_default({name: table if name == PROBE_SIDE else table.hint(hint) for name, table in tables.items()})
+def _add_hints(tables: Tables, hint: str) -> DataFrame:
+    return join_by_default({name: table if name == PROBE_SIDE else table.hint(hint) for name, table in tables.items()})
 
 
-def through_map_in_arrow(tables: Tables) -> DataFrame:
+def join_in_map_in_arrow(tables: Tables) -> DataFrame:
     """Return the joins as one pipeline in a `mapInArrow`, which receives rows from Spark and returns rows to Spark."""
     from sparkext import pipelined_join
 
@@ -86,14 +86,14 @@ DEFAULT, BROADCAST = "Spark, default plan", "Spark, broadcast hints"
 PLANNED, MAP_IN_ARROW = "sparkext, with the extension", "sparkext, through mapInArrow"
 
 
-def plans(with_extension: bool) -> dict[str, Callable[[Tables], DataFrame]]:
+def list_plans(with_extension: bool) -> dict[str, Callable[[Tables], DataFrame]]:
     """Return the plans to compare. The first is the reference; `report` shows the last."""
     without_it: dict[str, Callable[[Tables], DataFrame]] = {
-        DEFAULT: spark_default,
-        BROADCAST: spark_broadcast,
-        MAP_IN_ARROW: through_map_in_arrow,
+        DEFAULT: join_by_default,
+        BROADCAST: join_by_broadcast,
+        MAP_IN_ARROW: join_in_map_in_arrow,
     }
-    return {**without_it, PLANNED: planned} if with_extension else without_it
+    return {**without_it, PLANNED: join_by_hints} if with_extension else without_it
 
 
 class Fingerprint(NamedTuple):
@@ -149,27 +149,27 @@ def run(scale_factor: float = 1, root: Path = DEFAULT_ROOT, cores: int | None = 
         raise EnvironmentProblemError(f"PySpark cannot be imported ({error}). Install it: {INSTALL_PYSPARK}") from error
     folder = ensure_tables(scale_factor, root)
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the workers need the packages that this process has
-    heap = f"{_heap_mib()}m"
+    heap = f"{_choose_heap_mib()}m"
     settings = {"spark.master": f"local[{cores or '*'}]", "spark.driver.memory": heap, "spark.sparkext.mode": "hint"}
     with_extension = _has_jar()
     with ExitStack() as stack:
-        with _step(f"starting Spark {pyspark.__version__}, driver memory {heap}"):
-            session = local_session("sparkext demo", settings, configure if with_extension else None)
+        with _report_step(f"starting Spark {pyspark.__version__}, driver memory {heap}"):
+            session = start_local_session("sparkext demo", settings, configure if with_extension else None)
             spark = stack.enter_context(session)
         links = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkext-demo-")))
-        return _compare(plans(with_extension), lambda: _tables(spark, folder, links), scale_factor, runs)
+        return _compare(list_plans(with_extension), lambda: _open_tables(spark, folder, links), scale_factor, runs)
 
 
 def _has_jar() -> bool:
     try:
-        jar_path()
+        locate_jar()
     except EnvironmentProblemError as error:
         print(f"Without the session extension: {error}", file=sys.stderr)
         return False
     return True
 
 
-def _tables(spark: SparkSession, folder: Path, links: Path) -> Tables:
+def _open_tables(spark: SparkSession, folder: Path, links: Path) -> Tables:
     """Open the tables under new names, so that no cached index exists for their files."""
     renamed = Path(tempfile.mkdtemp(dir=links))
     tables = {}
@@ -188,21 +188,21 @@ def _compare(
 ) -> int:
     prints = {}
     for name, build in contestants.items():
-        with _step(f"verifying: rows and checksum of {name}"):
+        with _report_step(f"verifying: rows and checksum of {name}"):
             prints[name] = fingerprint(build(opened()))
     different = [name for name in prints if prints[name] != prints[DEFAULT]]
     if different:
-        print(_mismatch(prints, different))
+        print(_describe_mismatch(prints, different))
         return 1
 
     seconds: dict[str, list[float]] = {name: [] for name in prints}
     for name, build in contestants.items():
-        with _step(f"warming up: {name}"):
+        with _report_step(f"warming up: {name}"):
             _time(build, opened())
     for number in range(1, runs + 1):
         for name, build in contestants.items():
             tables = opened()
-            with _step(f"timing, run {number} of {runs}: {name}"):
+            with _report_step(f"timing, run {number} of {runs}: {name}"):
                 elapsed, last = _time(build, tables)
             seconds[name].append(elapsed)
 
@@ -211,9 +211,9 @@ def _compare(
     rows = prints[DEFAULT].rows
     joins = " ⋈ ".join([PROBE_SIDE, *(other for other, _, _ in JOINS)])
     print(f"\nTPC-H, scale factor {scale_factor:g}: {joins}\n")
-    print(timing_table([Measurement(name, rows, times) for name, times in seconds.items()]))
+    print(format_timing_table([Measurement(name, rows, times) for name, times in seconds.items()]))
     print(f"\n{name}, join by join, in its last run:\n\n{report(last)}\n")
-    print(_what_was_done(tables, rows, runs, tables[PROBE_SIDE].sparkSession.sparkContext.defaultParallelism))
+    print(_describe_measurement(tables, rows, runs, tables[PROBE_SIDE].sparkSession.sparkContext.defaultParallelism))
     return 0
 
 
@@ -224,7 +224,7 @@ def _time(build: Callable[[Tables], DataFrame], tables: Tables) -> tuple[float, 
     return time.perf_counter() - started, frame
 
 
-def timing_table(measurements: Sequence[Measurement]) -> str:
+def format_timing_table(measurements: Sequence[Measurement]) -> str:
     """Return the measurements as a plain text table; the first is the reference of the column `speed-up`."""
     table = [("plan", "median s", "min - max s", "rows", "Mrow/s", "speed-up")]
     for each in measurements:
@@ -249,7 +249,7 @@ def timing_table(measurements: Sequence[Measurement]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def _mismatch(prints: Mapping[str, Fingerprint], different: Sequence[str]) -> str:
+def _describe_mismatch(prints: Mapping[str, Fingerprint], different: Sequence[str]) -> str:
     lines = [f"WRONG: {' and '.join(different)} did not give the rows of {DEFAULT}. Nothing was timed.", ""]
     for name in [DEFAULT, *different]:
         lines.append(name)
@@ -257,7 +257,7 @@ def _mismatch(prints: Mapping[str, Fingerprint], different: Sequence[str]) -> st
     return "\n".join([*lines, "", "This is a bug in sparkext: please report it with the lines above."])
 
 
-def _what_was_done(tables: Tables, rows: int, runs: int, cores: int) -> str:
+def _describe_measurement(tables: Tables, rows: int, runs: int, cores: int) -> str:
     columns = sum(len(table.columns) for table in tables.values())
     return (
         f"Verified: the plans give the same schema, {rows:,} rows, and the same checksums (sum and xor of a\n"
@@ -270,7 +270,7 @@ def _what_was_done(tables: Tables, rows: int, runs: int, cores: int) -> str:
 
 
 @contextmanager
-def _step(text: str) -> Iterator[None]:
+def _report_step(text: str) -> Iterator[None]:
     """Print `text` to stderr, and the seconds of the step at its end."""
     print(f"{text} ...", end="", file=sys.stderr, flush=True)
     started = time.perf_counter()
@@ -282,7 +282,7 @@ def _step(text: str) -> Iterator[None]:
     print(f" {time.perf_counter() - started:.2f} s", file=sys.stderr, flush=True)
 
 
-def _heap_mib() -> int:
+def _choose_heap_mib() -> int:
     """Return the JVM's heap in MiB: a third of the free memory, from 1 to 8 GiB, because workers need memory, too."""
     free = process_probe().headroom()
     return 2048 if free is None else max(1024, min(8192, (free.bytes >> 20) // 3))

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from sparkext._version import __version__
-from sparkext.cli.finding import Finding, Status, dotted, guarded, release
+from sparkext.cli.finding import Finding, Status, format_release, parse_release, run_guarded
 from sparkext.errors import EnvironmentProblemError
-from sparkext.spark.jar import INSTALL_PYSPARK, installed_pyspark, jar_path, minor_version, supported_minors
+from sparkext.spark.jar import INSTALL_PYSPARK, installed_pyspark, list_supported_minors, locate_jar, read_minor_version
 from sparkext.spark.java import OLDEST_JAVA, require_java
-from sparkext.wording import counted
+from sparkext.wording import format_count
 
 REFERENCE_PYSPARK = (4, 3)
 TRANSFORMS_PYSPARK = ((3, 5),)
@@ -33,38 +33,40 @@ def run(only: Sequence[str] = ()) -> int:
     if not only:
         print(f"sparkext {__version__}: what it needs, and what is here. An arrow (->) says what to do.\n")
     reported: list[Finding] = []
-    for finding in findings(only):
+    for finding in run_checks(only):
         print(finding, flush=True)
         reported.append(finding)
     failed, doubtful = (
         [finding.title for finding in reported if finding.status is status] for status in (Status.FAIL, Status.WARN)
     )
     if failed or not only:
-        print(f"\n{_verdict(failed, doubtful)}")
+        print(f"\n{_render_verdict(failed, doubtful)}")
     return 1 if failed else 0
 
 
-def _verdict(failed: Sequence[str], doubtful: Sequence[str]) -> str:
+def _render_verdict(failed: Sequence[str], doubtful: Sequence[str]) -> str:
     if failed:
-        return f"{counted(len(failed), 'check')} failed: {', '.join(failed)}. Joins cannot run until this is fixed."
+        return (
+            f"{format_count(len(failed), 'check')} failed: {', '.join(failed)}. Joins cannot run until this is fixed."
+        )
     if doubtful:
-        return f"Joins can run here. {counted(len(doubtful), 'warning')}: {', '.join(doubtful)}."
+        return f"Joins can run here. {format_count(len(doubtful), 'warning')}: {', '.join(doubtful)}."
     return "Joins can run here: everything is fine."
 
 
-def findings(only: Sequence[str] = ()) -> Iterator[Finding]:
+def run_checks(only: Sequence[str] = ()) -> Iterator[Finding]:
     """Yield the finding of every check. A check that raises has failed, and the next check runs."""
     broken = []
     for title in only or LOCAL_CHECKS:
-        finding = guarded(title, LOCAL_CHECKS[title])
+        finding = run_guarded(title, LOCAL_CHECKS[title])
         yield finding
         if finding.status is Status.FAIL and title in ("java", "pyspark"):
             broken.append(title)
     if only:
         return
-    from sparkext.cli.session_checks import SESSION_CHECKS, not_checked, session_findings
+    from sparkext.cli.session_checks import SESSION_CHECKS, run_session_checks, skip_checks
 
-    yield from not_checked(SESSION_CHECKS, f"fix {' and '.join(broken)} first") if broken else session_findings()
+    yield from skip_checks(SESSION_CHECKS, f"fix {' and '.join(broken)} first") if broken else run_session_checks()
 
 
 # --- checks of this Python ------------------------------------------------------------------------
@@ -74,8 +76,10 @@ def check_python() -> Finding:
     """Check the version of this Python."""
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST_PYTHON:
-        return Finding(Status.FAIL, "python", found, f"use Python {dotted(OLDEST_PYTHON)} or later")
-    return Finding(Status.OK, "python", f"{found} ({dotted(OLDEST_PYTHON)} or later is required; {sys.executable})")
+        return Finding(Status.FAIL, "python", found, f"use Python {format_release(OLDEST_PYTHON)} or later")
+    return Finding(
+        Status.OK, "python", f"{found} ({format_release(OLDEST_PYTHON)} or later is required; {sys.executable})"
+    )
 
 
 def check_java() -> Finding:
@@ -90,15 +94,15 @@ def check_java() -> Finding:
 
 def check_pyspark() -> Finding:
     """Check PySpark against the versions with which sparkext is tested."""
-    reference = dotted(REFERENCE_PYSPARK)
+    reference = format_release(REFERENCE_PYSPARK)
     try:
         version = importlib.import_module("pyspark").__version__
     except ImportError as error:
         return Finding(Status.FAIL, "pyspark", f"cannot be imported: {error}", INSTALL_PYSPARK)
-    minor = release(version)
+    minor = parse_release(version)
     if minor == REFERENCE_PYSPARK:
         return Finding(Status.OK, "pyspark", f"{version}, of the {reference} that sparkext is tested with")
-    if dotted(minor) in supported_minors():
+    if format_release(minor) in list_supported_minors():
         detail = f"{version}: joins of both doors are tested with it, everything with {reference}"
         return Finding(Status.OK, "pyspark", detail)
     advice = f"{INSTALL_PYSPARK}, or compare results with those of Spark's own joins first"
@@ -111,15 +115,15 @@ def check_pyspark() -> Finding:
 def check_jar() -> Finding:
     """Check that there is a jar of the session extension for this PySpark. Only SQL and plain joins need it."""
     try:
-        minor = minor_version(installed_pyspark())
+        minor = read_minor_version(installed_pyspark())
     except EnvironmentProblemError as error:
         return Finding(Status.WARN, "extension jar", f"not checked: {error}")
     with suppress(EnvironmentProblemError):
-        return Finding(Status.OK, "extension jar", f"{jar_path()}, which sparkext.configure adds to a session")
+        return Finding(Status.OK, "extension jar", f"{locate_jar()}, which sparkext.configure adds to a session")
     detail = f"none for PySpark {minor}: transforms (pipelined_join) work, plain joins and SQL stay Spark's own"
-    if minor in supported_minors():
+    if minor in list_supported_minors():
         return Finding(Status.WARN, "extension jar", detail, "python -m sparkext jar --build")
-    return Finding(Status.WARN, "extension jar", detail, f"a PySpark of {', '.join(supported_minors())} has one")
+    return Finding(Status.WARN, "extension jar", detail, f"a PySpark of {', '.join(list_supported_minors())} has one")
 
 
 def check_progress() -> Finding:
@@ -134,16 +138,18 @@ def check_progress() -> Finding:
 def check_package(name: str) -> Finding:
     """Check the version of a package that kernels and workers use."""
     oldest = OLDEST_PACKAGES[name]
-    remedy = f'pip install "{name}>={dotted(oldest)}{",<3" if name == "pandas" else ""}"'
+    remedy = f'pip install "{name}>={format_release(oldest)}{",<3" if name == "pandas" else ""}"'
     try:
         version = importlib.import_module(name).__version__
     except ImportError as error:
         return Finding(Status.FAIL, name, f"cannot be imported: {error}", remedy)
-    if release(version) < oldest:
+    if parse_release(version) < oldest:
         return Finding(Status.FAIL, name, f"{version} is too old", remedy)
-    if name == "pandas" and release(version) >= (3, 0):
-        return Finding(Status.WARN, name, f"{version}: PySpark {dotted(REFERENCE_PYSPARK)} expects pandas 2", remedy)
-    return Finding(Status.OK, name, f"{version} ({dotted(oldest)} or later is required)")
+    if name == "pandas" and parse_release(version) >= (3, 0):
+        return Finding(
+            Status.WARN, name, f"{version}: PySpark {format_release(REFERENCE_PYSPARK)} expects pandas 2", remedy
+        )
+    return Finding(Status.OK, name, f"{version} ({format_release(oldest)} or later is required)")
 
 
 LOCAL_CHECKS: Mapping[str, Callable[[], Finding]] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from sparkext.cli.local_session import first_line
+from sparkext.cli.local_session import summarise_error
 
 
 class Status(Enum):
@@ -35,19 +35,19 @@ class Finding:
         return f"\n{'':<22}".join(lines)
 
 
-def guarded(title: str, check: Callable[[], Finding]) -> Finding:
+def run_guarded(title: str, check: Callable[[], Finding]) -> Finding:
     """Return the finding of a check. If the check raises, it has failed, and the error is the detail."""
     try:
         return check()
     except Exception as error:
-        return Finding(Status.FAIL, title, first_line(error))
+        return Finding(Status.FAIL, title, summarise_error(error))
 
 
-def release(version: str) -> tuple[int, ...]:
+def parse_release(version: str) -> tuple[int, ...]:
     """Return `(4, 3)` for `4.3.0`."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
-def dotted(version: tuple[int, ...]) -> str:
+def format_release(version: tuple[int, ...]) -> str:
     """Return `4.3` for `(4, 3)`."""
     return ".".join(map(str, version))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def local_session(
+def start_local_session(
     name: str,
     settings: Mapping[str, str],
     configure: Callable[[SparkSession.Builder], SparkSession.Builder] | None = None,
@@ -41,12 +41,12 @@ def local_session(
         builder = configure(builder)
     with tempfile.TemporaryFile() as log:
         try:
-            with _stderr_to(log.fileno()):
+            with _redirect_stderr(log.fileno()):
                 spark = builder.getOrCreate()
         except Exception as error:
             log.seek(0)
             said = "".join(log.read().decode(errors="replace").splitlines(keepends=True)[-20:])
-            raise EnvironmentProblemError(f"Spark did not start: {first_line(error)}\n{said}") from error
+            raise EnvironmentProblemError(f"Spark did not start: {summarise_error(error)}\n{said}") from error
     try:
         spark.sparkContext.setLogLevel("ERROR")
         yield spark
@@ -55,7 +55,7 @@ def local_session(
 
 
 @contextmanager
-def _stderr_to(descriptor: int) -> Iterator[None]:
+def _redirect_stderr(descriptor: int) -> Iterator[None]:
     """Redirect the stderr of this process, and of children that it starts meanwhile, to a file."""
     sys.stderr.flush()
     terminal = os.dup(2)
@@ -68,6 +68,6 @@ def _stderr_to(descriptor: int) -> Iterator[None]:
         os.close(terminal)
 
 
-def first_line(error: Exception) -> str:
+def summarise_error(error: Exception) -> str:
     """Return the class and the first line of an error, without the traceback."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -15,17 +15,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparkext._version import __version__
-from sparkext.cli.finding import Finding, Status, dotted, guarded, release
-from sparkext.cli.local_session import first_line, local_session
-from sparkext.config import configuration_problems
+from sparkext.cli.finding import Finding, Status, format_release, parse_release, run_guarded
+from sparkext.cli.local_session import start_local_session, summarise_error
+from sparkext.config import find_configuration_problems
 from sparkext.errors import EnvironmentProblemError
-from sparkext.spark.extension import declined_joins, plans_joins
-from sparkext.spark.jar import jar_path
-from sparkext.spark.jvm import lake_version, started_by_spark_submit
+from sparkext.spark.extension import list_declined_joins, plans_joins
+from sparkext.spark.jar import locate_jar
+from sparkext.spark.jvm import find_table_format_version, started_by_spark_submit
 from sparkext.spark.session import configure
-from sparkext.spark.session_settings import configured_options, is_local
-from sparkext.spark.worker_python import ask_workers, failure_in_worker
-from sparkext.wording import LIMITS, counted, size
+from sparkext.spark.session_settings import is_local, read_configured_options
+from sparkext.spark.worker_python import explain_worker_failure, query_workers
+from sparkext.wording import LIMITS, format_bytes, format_count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,51 +38,51 @@ _ENOUGH_DISK = 10 << 30
 _ENOUGH_MEMORY = 512 << 20
 
 
-def session_findings() -> Iterator[Finding]:
+def run_session_checks() -> Iterator[Finding]:
     """Yield the finding of every check. A check that cannot run yields a warning with the reason."""
     reported = set()
     try:
-        for finding in _findings_in_session():
+        for finding in _run_checks_in_session():
             reported.add(finding.title)
             yield finding
     except Exception as error:
-        yield Finding(Status.FAIL, "session", first_line(error), "start a session by hand and read Spark's log")
-    yield from not_checked([title for title in SESSION_CHECKS if title not in reported], "there is no session")
+        yield Finding(Status.FAIL, "session", summarise_error(error), "start a session by hand and read Spark's log")
+    yield from skip_checks([title for title in SESSION_CHECKS if title not in reported], "there is no session")
 
 
-def not_checked(titles: Iterable[str], reason: str) -> Iterator[Finding]:
+def skip_checks(titles: Iterable[str], reason: str) -> Iterator[Finding]:
     """Yield a warning for each of these checks."""
     for title in titles:
         yield Finding(Status.WARN, title, f"not checked: {reason}")
 
 
-def _findings_in_session() -> Iterator[Finding]:
+def _run_checks_in_session() -> Iterator[Finding]:
     started = time.perf_counter()
     refusals: list[EnvironmentProblemError] = []
-    with _session(refusals) as spark:
+    with _start_session(refusals) as spark:
         seconds = time.perf_counter() - started
-        yield guarded("session", lambda: check_session(spark.version, str(spark.sparkContext.master), seconds))
+        yield run_guarded("session", lambda: check_session(spark.version, str(spark.sparkContext.master), seconds))
         yield from (Finding(Status.WARN, "extension", f"not loaded: {refusal}") for refusal in refusals)
-        yield guarded("options", lambda: check_options(spark))
-        yield guarded("io encryption", lambda: check_io_encryption(spark))
-        yield guarded("lake tables", check_lakes)
+        yield run_guarded("options", lambda: check_options(spark))
+        yield run_guarded("io encryption", lambda: check_io_encryption(spark))
+        yield run_guarded("lake tables", check_table_formats)
         if is_local(spark):
-            yield guarded("local dirs", lambda: check_local_dirs(spark))
+            yield run_guarded("local dirs", lambda: check_local_dirs(spark))
         else:
             yield Finding(Status.OK, "local dirs", "not checked: the executors' folders are on other nodes")
         try:
-            facts = worker_facts(spark)
+            facts = collect_worker_facts(spark)
         except Exception as error:
             yield check_dead_worker(error)
-            yield from not_checked(WORKER_CHECKS, "no worker answered")
+            yield from skip_checks(WORKER_CHECKS, "no worker answered")
         else:
             for title, check in WORKER_CHECKS.items():
-                yield from _on_nodes(title, check, facts)
-        yield guarded("a join", lambda: check_join(spark))
+                yield from _run_check_on_nodes(title, check, facts)
+        yield run_guarded("a join", lambda: check_join(spark))
 
 
 @contextmanager
-def _session(refusals: list[EnvironmentProblemError]) -> Iterator[SparkSession]:
+def _start_session(refusals: list[EnvironmentProblemError]) -> Iterator[SparkSession]:
     """Start a small local session, or under `spark-submit` a session with its options on its cluster.
 
     If a local session cannot load the extension, the error is added to `refusals`.
@@ -93,12 +93,12 @@ def _session(refusals: list[EnvironmentProblemError]) -> Iterator[SparkSession]:
             return configure(builder)
         except EnvironmentProblemError as refusal:
             with suppress(EnvironmentProblemError):
-                jar_path()  # raises if there is no jar, which another check reports
+                locate_jar()  # raises if there is no jar, which another check reports
                 refusals.append(refusal)
             return builder
 
     if not started_by_spark_submit():
-        with local_session("sparkext doctor", {"spark.master": "local[1]"}, with_extension) as spark:
+        with start_local_session("sparkext doctor", {"spark.master": "local[1]"}, with_extension) as spark:
             yield spark
         return
     from pyspark.sql import SparkSession
@@ -110,13 +110,13 @@ def _session(refusals: list[EnvironmentProblemError]) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def _on_nodes(
+def _run_check_on_nodes(
     title: str, check: Callable[[Mapping[str, Any]], Finding], facts: Sequence[Mapping[str, Any]]
 ) -> Iterator[Finding]:
     """Yield the distinct findings of one check. If there are several nodes, each finding names its nodes."""
     hosts: dict[Finding, list[str]] = {}
     for one in facts:
-        hosts.setdefault(guarded(title, lambda one=one: check(one)), []).append(one["host"])  # type: ignore[misc]
+        hosts.setdefault(run_guarded(title, lambda one=one: check(one)), []).append(one["host"])  # type: ignore[misc]
     for finding, names in hosts.items():
         yield finding if len(facts) == 1 else replace(finding, detail=f"{', '.join(names)}: {finding.detail}")
 
@@ -124,7 +124,7 @@ def _on_nodes(
 def check_session(version: str, master: str, seconds: float) -> Finding:
     """Check that the JVM's Spark and the package pyspark are of the same release."""
     package = importlib.import_module("pyspark").__version__
-    if release(version) != release(package):
+    if parse_release(version) != parse_release(package):
         home = os.environ.get("SPARK_HOME", "unset")
         detail = f"the JVM runs Spark {version}, the package is pyspark {package} (SPARK_HOME is {home})"
         return Finding(Status.WARN, "session", detail, "unset SPARK_HOME, or install the pyspark of that Spark")
@@ -133,11 +133,11 @@ def check_session(version: str, master: str, seconds: float) -> Finding:
 
 def check_options(spark: SparkSession) -> Finding:
     """Check this package's options in the session."""
-    options = configured_options(spark)
-    found = configuration_problems(options)
+    options = read_configured_options(spark)
+    found = find_configuration_problems(options)
     if found:
         return Finding(Status.WARN, "options", found[0], "see python -m sparkext options", tuple(found[1:]))
-    return Finding(Status.OK, "options", f"{counted(len(options), 'option')} set")
+    return Finding(Status.OK, "options", f"{format_count(len(options), 'option')} set")
 
 
 def check_io_encryption(spark: SparkSession) -> Finding:
@@ -149,15 +149,15 @@ def check_io_encryption(spark: SparkSession) -> Finding:
     return Finding(Status.OK, "io encryption", "off: the workers of a node share one copy of a build side")
 
 
-def check_lakes() -> Finding:
+def check_table_formats() -> Finding:
     """Check the versions of the table formats in the session."""
-    found = {name: version for name in LAKES if (version := lake_version(name)) is not None}
+    found = {name: version for name in LAKES if (version := find_table_format_version(name)) is not None}
     if not found:
         return Finding(Status.OK, "lake tables", "the session has neither Delta Lake nor Iceberg; both are optional")
     told = ", ".join(f"{name} {version}" for name, version in found.items())
-    untested = [name for name, version in found.items() if release(version) != LAKES[name]]
+    untested = [name for name, version in found.items() if parse_release(version) != LAKES[name]]
     if untested:
-        tested = " and ".join(f"{name} {dotted(LAKES[name])}" for name in untested)
+        tested = " and ".join(f"{name} {format_release(LAKES[name])}" for name in untested)
         advice = f"compare results with spark.sparkext.mode=off first: tested with {tested}"
         return Finding(Status.WARN, "lake tables", told, advice)
     return Finding(Status.OK, "lake tables", f"{told}: workers read their tables")
@@ -172,9 +172,9 @@ def check_local_dirs(spark: SparkSession) -> Finding:
         advice = "create it, or set SPARK_LOCAL_DIRS to folders that can be written"
         return Finding(Status.FAIL, "local dirs", f"not writable: {', '.join(locked)}", advice)
     free = {folder: shutil.disk_usage(folder).free for folder in folders}
-    room = ", ".join(f"{size(space)} free in {folder}" for folder, space in free.items())
+    room = ", ".join(f"{format_bytes(space)} free in {folder}" for folder, space in free.items())
     if min(free.values()) < _ENOUGH_DISK:
-        advice = f"set SPARK_LOCAL_DIRS to a disk with {size(_ENOUGH_DISK)}, or keep build sides small"
+        advice = f"set SPARK_LOCAL_DIRS to a disk with {format_bytes(_ENOUGH_DISK)}, or keep build sides small"
         return Finding(Status.WARN, "local dirs", f"{room}: little for build sides and their indexes", advice)
     return Finding(Status.OK, "local dirs", f"{room}, for build sides and their indexes")
 
@@ -182,7 +182,7 @@ def check_local_dirs(spark: SparkSession) -> Finding:
 # --- checks of workers ----------------------------------------------------------------------------
 
 
-def worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
+def collect_worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
     """Return facts about one Python worker of each node that a job with one task per core reaches.
 
     `host`: the node's name; `python` and `executable`; `imports`: versions by package; `cache`: the folder of numba's
@@ -230,21 +230,21 @@ def worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
         return json.dumps(facts)
 
     by_node: dict[str, dict[str, Any]] = {}
-    for facts in map(json.loads, ask_workers(spark, probe, spark.sparkContext.defaultParallelism)):
+    for facts in map(json.loads, query_workers(spark, probe, spark.sparkContext.defaultParallelism)):
         by_node.setdefault(facts["host"], facts)
     return list(by_node.values())
 
 
 def check_dead_worker(error: Exception) -> Finding:
     """Return the finding that no worker answered, with the reason."""
-    return Finding(Status.FAIL, "worker", f"no answer: {failure_in_worker(error)}", _NAME_THIS_PYTHON)
+    return Finding(Status.FAIL, "worker", f"no answer: {explain_worker_failure(error)}", _NAME_THIS_PYTHON)
 
 
 def check_worker_python(facts: Mapping[str, Any]) -> Finding:
     """Check that the worker's Python is of the same release as this Python."""
     detail = f"{facts['python']} ({facts['executable']})"
-    if release(facts["python"]) != sys.version_info[:2]:
-        detail = f"{detail}, but this is {dotted(sys.version_info[:2])}"
+    if parse_release(facts["python"]) != sys.version_info[:2]:
+        detail = f"{detail}, but this is {format_release(sys.version_info[:2])}"
         return Finding(Status.FAIL, "worker python", detail, _NAME_THIS_PYTHON)
     return Finding(Status.OK, "worker python", f"{detail}, the same release as the driver's")
 
@@ -279,9 +279,9 @@ def check_memory(facts: Mapping[str, Any]) -> Finding:
         detail = "no limit is known, so budgets do not follow memory"
         return Finding(Status.WARN, "memory", detail, "set spark.sparkext.memory.maxBytes", looked_at)
     free, limit = facts["headroom"]
-    detail = f"{size(free)} free for a worker, bound by {LIMITS[limit]}"
+    detail = f"{format_bytes(free)} free for a worker, bound by {LIMITS[limit]}"
     if free < _ENOUGH_MEMORY:
-        enough = size(_ENOUGH_MEMORY)
+        enough = format_bytes(_ENOUGH_MEMORY)
         advice = f"free some memory: a worker needs a quarter of a GiB before it joins; {enough} is comfortable"
         return Finding(Status.WARN, "memory", detail, advice, looked_at)
     return Finding(Status.OK, "memory", detail, more=looked_at)
@@ -301,7 +301,7 @@ def check_join(spark: SparkSession) -> Finding:
     took = f"500 of 1,000 rows in {time.perf_counter() - started:.1f} s"
     if not plans_joins(spark):
         return Finding(Status.OK, "a join", f"{took}, through mapInArrow: no extension plans joins in this session")
-    if reasons := declined_joins(joined):
+    if reasons := list_declined_joins(joined):
         return Finding(Status.WARN, "a join", f"{took}, by Spark: the extension declined it", f"fix: {reasons[0]}")
     return Finding(Status.OK, "a join", f"{took}, planned by the extension")
 

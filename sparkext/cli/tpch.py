@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sparkext.errors import EnvironmentProblemError
-from sparkext.reports.progress import in_notebook, on_terminal, progress
+from sparkext.reports.progress import is_in_notebook, is_on_terminal, progress
 
 _ROWS = {
     "lineitem": 6_001_215,
@@ -51,7 +51,7 @@ def ensure_tables(scale_factor: float, root: Path = DEFAULT_ROOT) -> Path:
     generator = find_generator()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _exclusive(folder.with_name(f".{folder.name}.lock")) as lock:
+        with _hold_file_lock(folder.with_name(f".{folder.name}.lock")) as lock:
             if not _is_complete(folder):  # another run may have generated it while this run waited for the lock
                 _generate(generator, scale_factor, folder, lock)
     except OSError as error:
@@ -80,13 +80,13 @@ def _is_complete(folder: Path) -> bool:
 
 
 @contextmanager
-def _exclusive(path: Path) -> Iterator[int]:
+def _hold_file_lock(path: Path) -> Iterator[int]:
     """Hold the lock of the file `path`, and yield its descriptor."""
     with path.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say(f"waiting: another run is generating data under {path.parent}")
+            _print_status(f"waiting: another run is generating data under {path.parent}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock.fileno()
 
@@ -94,12 +94,12 @@ def _exclusive(path: Path) -> Iterator[int]:
 def _generate(generator: Path, scale_factor: float, folder: Path, lock: int) -> None:
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)  # this run holds the lock, so the files are from a killed run
-    _say(f"generating TPC-H tables, scale factor {scale_factor:g}, in {folder}")
+    _print_status(f"generating TPC-H tables, scale factor {scale_factor:g}, in {folder}")
     try:
         # On a terminal the generator draws its own progress bars; elsewhere it prints nothing, so this function reports
         # each table. Small tables are generated in one call, because starting the generator for each table would cost
         # more.
-        if on_terminal() or scale_factor < _SOON_MADE:
+        if is_on_terminal() or scale_factor < _SOON_MADE:
             _run(generator, scale_factor, TABLES, partial, lock)
         else:
             _run_by_table(generator, scale_factor, partial, lock)
@@ -112,13 +112,13 @@ def _generate(generator: Path, scale_factor: float, folder: Path, lock: int) -> 
 def _run_by_table(generator: Path, scale_factor: float, partial: Path, lock: int) -> None:
     """Generate one table after the other, and report each: with a bar in a notebook, otherwise with a line."""
     total = int(sum(_ROWS.values()) * scale_factor)
-    with progress("generating TPC-H tables", "rows", total, shown=in_notebook()) as advance:
+    with progress("generating TPC-H tables", "rows", total, shown=is_in_notebook()) as advance:
         for table in TABLES:
             started = time.perf_counter()
             size = _run(generator, scale_factor, (table,), partial, lock)
             advance(int(_ROWS[table] * scale_factor))
-            if not in_notebook():
-                _say(f"  {table:<8}  {size / 1e6:8,.1f} MB  {time.perf_counter() - started:5.1f} s")
+            if not is_in_notebook():
+                _print_status(f"  {table:<8}  {size / 1e6:8,.1f} MB  {time.perf_counter() - started:5.1f} s")
 
 
 def _run(generator: Path, scale_factor: float, tables: Sequence[str], partial: Path, lock: int) -> int:
@@ -129,7 +129,7 @@ def _run(generator: Path, scale_factor: float, tables: Sequence[str], partial: P
     ended = subprocess.run(command, pass_fds=[lock], check=False)
     if ended.returncode != 0:
         raise EnvironmentProblemError(
-            f"tpchgen-cli {_how_it_ended(ended.returncode)} and nothing was kept. The command was: {' '.join(command)}"
+            f"tpchgen-cli {_describe_exit(ended.returncode)} and nothing was kept. The command was: {' '.join(command)}"
         )
     files = [partial / f"{table}.parquet" for table in tables]
     missing = [file.name for file in files if not file.is_file()]
@@ -141,13 +141,13 @@ def _run(generator: Path, scale_factor: float, tables: Sequence[str], partial: P
     return sum(file.stat().st_size for file in files)
 
 
-def _how_it_ended(status: int) -> str:
+def _describe_exit(status: int) -> str:
     if status > 0:
         return f"failed (exit status {status})"
     return f"was killed by {signal.Signals(-status).name}"
 
 
-def _say(line: str) -> None:
+def _print_status(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -155,6 +155,6 @@ QUERIES = range(1, 23)
 """The numbers of TPC-H's queries."""
 
 
-def query(number: int) -> str:
+def read_query(number: int) -> str:
     """Return the text of a TPC-H query with the specification's validation parameters, in Spark's SQL."""
     return (Path(__file__).parent / "tpch_queries" / f"q{number:02}.sql").read_text()

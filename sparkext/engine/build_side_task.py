@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext.build_sides.sources import BuildSource
-from sparkext.engine.requested_sides import asked_sides
+from sparkext.engine.requested_sides import plan_requested_sides
 from sparkext.engine.worker_task import ConfiguredTask
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory.probes import Tasks
@@ -32,12 +32,12 @@ class BuildSideTask(ConfiguredTask):
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Build the index on this node."""
         for _ in batches:
-            yield pa.RecordBatch.from_arrays([pa.array([self._problem()], pa.string())], names=["c0"])
+            yield pa.RecordBatch.from_arrays([pa.array([self._try_build()], pa.string())], names=["c0"])
 
-    def _problem(self) -> str:
+    def _try_build(self) -> str:
         spec = PipelineSpec.from_json(self.spec_json)
         try:
-            asked_sides(spec, self.sources, self.made, self.settings)[self.number].open()
+            plan_requested_sides(spec, self.sources, self.made, self.settings)[self.number].open()
         except BuildSideTooLargeError as error:
             return str(error)
         return ""

@@ -20,33 +20,33 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.build_sides.cached_rows import KeptRows
-from sparkext.build_sides.index_recipe import IndexRecipe, index_recipes
+from sparkext.build_sides.cached_rows import CachedRows
+from sparkext.build_sides.index_recipe import IndexRecipe, derive_index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
-from sparkext.engine.join_pipeline import operators_of, sink_of
+from sparkext.engine.join_pipeline import create_operators, create_sink
 from sparkext.engine.nodes import Operator, Sink
-from sparkext.engine.operators.early_drop import Dropped, DroppingJoin
+from sparkext.engine.operators.early_drop import DropCounters, DroppingJoin
 from sparkext.engine.operators.join import Join
 from sparkext.engine.pipeline import Pipeline, Resources
 from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.errors import BuildSideTooLargeError, ConditionError
-from sparkext.expressions.arrow_evaluator import ExpressionError, columns, holds, told_values
+from sparkext.expressions.arrow_evaluator import ExpressionError, columns, holds, serialise_failing_values
 from sparkext.kernels.columns.gather import Column
-from sparkext.kernels.runtime.threads import each
+from sparkext.kernels.runtime.threads import run_each
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.adaptive.early_drops import with_drops
+from sparkext.plans.adaptive.early_drops import append_drops
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.pipeline.projection import Projection
 from sparkext.plans.pipeline.scan import Split
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec
-from sparkext.reports.metrics import NO_TASK, TaskMetrics, merged_operators
+from sparkext.reports.metrics import NO_TASK, TaskMetrics, sum_operators
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.row_set import RowSet
-from sparkext.rows.types import conformed
+from sparkext.rows.types import conform_columns
 from sparkext.storage.fingerprint import fingerprint_of
 
 _WHOLE_FILE = (1 << 63) - 1
@@ -60,21 +60,21 @@ fraction of 0.08 (query 7), 1.4 with a fraction of 0.49 (query 21). The limit is
 
 
 @dataclass(frozen=True)
-class Given:
+class IndexedSource:
     """The build side of a join, with the index of this join.
 
     `open` returns this index for any recipe, so that no second index is built.
     """
 
-    source: KeptRows
+    source: CachedRows
     recipe: IndexRecipe
 
     @classmethod
-    def of(cls, source: BuildSource | None, recipe: IndexRecipe) -> Given | None:
-        """Return `source` with this index; a `Given` as it is; None for a source that is not cached."""
-        if isinstance(source, KeptRows):
+    def of(cls, source: BuildSource | None, recipe: IndexRecipe) -> IndexedSource | None:
+        """Return `source` with this index; an `IndexedSource` as it is; None for a source that is not cached."""
+        if isinstance(source, CachedRows):
             return cls(source, recipe)
-        return source if isinstance(source, Given) else None
+        return source if isinstance(source, IndexedSource) else None
 
     def digest(self) -> str:
         """Return a fingerprint of the rows and the index."""
@@ -90,15 +90,15 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Dropping:
+class SemiJoinReduction:
     """A semi-join with the build side of another join. That join would drop the same rows later."""
 
     join: JoinSpec
-    source: Given
+    source: IndexedSource
 
 
 @dataclass(frozen=True)
-class PipelinedRows(KeptRows):
+class DerivedRows(CachedRows):
     """The projected output of a pipeline over the files of a scan.
 
     Each thread reads one of `parts` at a time. `emitted` is the schema of the pipeline's output, `schema` is the
@@ -111,7 +111,7 @@ class PipelinedRows(KeptRows):
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
-        **KeptRows.NOT_IN_FINGERPRINT,
+        **CachedRows.NOT_IN_FINGERPRINT,
         "spec_json": "what it says is covered, but for labels",
         "parts": "who reads what: rows are in the order of the files, which are covered",
         "settings": "how rows are made; what of them decides about indexes is in recipes, which are covered",
@@ -128,7 +128,7 @@ class PipelinedRows(KeptRows):
     max_bytes: int
     cache_bytes: int
     threads: int
-    dropping: tuple[Dropping, ...] = field(default=(), kw_only=True)
+    dropping: tuple[SemiJoinReduction, ...] = field(default=(), kw_only=True)
 
     def digest(self) -> str:
         """Return a fingerprint of the plan and of all files below it in their current versions."""
@@ -140,16 +140,16 @@ class PipelinedRows(KeptRows):
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Run the pipeline over all parts."""
         own = self._spec()
-        droppings = self.opened_droppings()
-        spec, order = with_drops(own, tuple(drop.join for drop, _ in droppings))
+        droppings = self.open_reductions()
+        spec, order = append_drops(own, tuple(drop.join for drop, _ in droppings))
         builds = [
-            opened(source, recipe, number)
+            open_source(source, recipe, number)
             for number, (source, recipe) in enumerate(zip(self.sources, self._recipes(own), strict=True))
         ]
         made_by = [line for build in builds for line in build.info.made_by]
         builds += [build for _, build in droppings]
-        dropped = {len(own.joins) + number: Dropped() for number in range(len(droppings))}
-        sink = sink_of(spec, builds, self.emitted, self.settings)
+        dropped = {len(own.joins) + number: DropCounters() for number in range(len(droppings))}
+        sink = create_sink(spec, builds, self.emitted, self.settings)
         # Join orders are not measured: each part would measure its own sample.
         settings = replace(self.settings, debug_join_order="query")
         tasks: list[TaskMetrics] = []
@@ -157,23 +157,23 @@ class PipelinedRows(KeptRows):
 
         def keep(number: int, batches: Iterator[pa.RecordBatch]) -> None:
             for position, batch in enumerate(batches):
-                rows.add((number, position), self._projected(batch))
+                rows.add((number, position), self._project(batch))
 
         def run(number: int, part: tuple[Split, ...]) -> None:
             with rows.turn():
                 metrics = TaskMetrics(NO_TASK, order=[*order])
-                operators = _unless_in_vain(operators_of(spec, builds, settings, metrics), order, dropped)
-                pipeline = self._pipeline(operators, _Shared(sink), metrics)
+                operators = _use_dropping_joins(create_operators(spec, builds, settings, metrics), order, dropped)
+                pipeline = self._pipeline(operators, _SharedSink(sink), metrics)
                 keep(number, pipeline.run(ScannedSplits(self.scan, part, spec, builds)))
             tasks.append(metrics)
 
-        parts = self._ordered_parts()
-        each(run, range(len(parts)), parts, threads=self.threads)
+        parts = self._regroup_parts()
+        run_each(run, range(len(parts)), parts, threads=self.threads)
         keep(len(parts), self._pipeline([], sink, TaskMetrics(NO_TASK)).run(_NoRows()))
         table = rows.table(self.schema)
-        return table, [*made_by, _told(spec, tasks, table.num_rows, time.perf_counter() - started)]
+        return table, [*made_by, _summarise_steps(spec, tasks, table.num_rows, time.perf_counter() - started)]
 
-    def opened_droppings(self) -> list[tuple[Dropping, BuildSide]]:
+    def open_reductions(self) -> list[tuple[SemiJoinReduction, BuildSide]]:
         """Open the build sides of `dropping`, except those whose semi-joins drop too few rows (see `_MOST_KEPT`).
 
         A build side that does not fit in memory is left out: the join that needs it reports the error.
@@ -194,7 +194,7 @@ class PipelinedRows(KeptRows):
         """Return the splits of all parts, in file order."""
         return sorted((split for part in self.parts for split in part), key=lambda split: (split.path, split.start))
 
-    def _ordered_parts(self) -> list[list[Split]]:
+    def _regroup_parts(self) -> list[list[Split]]:
         """Regroup the splits in file order, into parts that are at most as long as the longest of `parts`."""
         limit = max((sum(split.length for split in part) for part in self.parts), default=0)
         parts: list[list[Split]] = []
@@ -211,13 +211,13 @@ class PipelinedRows(KeptRows):
         return PipelineSpec.from_json(self.spec_json)
 
     def _recipes(self, spec: PipelineSpec) -> list[IndexRecipe]:
-        return index_recipes(spec, self.settings.debug_hash_mask)
+        return derive_index_recipes(spec, self.settings.debug_hash_mask)
 
     def _pipeline(self, operators: Sequence[Operator], sink: Sink, metrics: TaskMetrics) -> Pipeline:
         resources = Resources(process_probe().headroom, lambda limit: self.threads)
         return Pipeline(operators, sink, self.settings, resources, metrics)
 
-    def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         rows = RowSet.of_morsel([Column.of(column) for column in batch.columns], batch.num_rows)
         if self.projection.filter is not None:
             rows = rows.picked(np.flatnonzero(self._holds(self.projection.filter, rows)))
@@ -226,23 +226,25 @@ class PipelinedRows(KeptRows):
             values = dict(zip(computed, columns(computed, rows), strict=True))
         except ExpressionError as error:
             failed = computed[error.expression]
-            number, told = self.projection.columns.index(failed), told_values(failed, rows, error.row)
+            number, told = self.projection.columns.index(failed), serialise_failing_values(failed, rows, error.row)
             raise ConditionError(f"column {number} of the result fails on {told}") from error
         arrays = [
             rows.gather(ColumnRef(PROBE, column.column)) if column.op == "column" else values[column]
             for column in self.projection.columns
         ]
-        return conformed(arrays, self.schema)
+        return conform_columns(arrays, self.schema)
 
     def _holds(self, condition: Expression, rows: RowSet) -> npt.NDArray[np.bool_]:
         try:
             return holds(condition, rows)
         except ExpressionError as error:
-            told = told_values(condition, rows, error.row)
+            told = serialise_failing_values(condition, rows, error.row)
             raise ConditionError(f"the filter of the result fails on {told}") from error
 
 
-def _unless_in_vain(operators: list[Operator], order: Sequence[int], dropped: Mapping[int, Dropped]) -> list[Operator]:
+def _use_dropping_joins(
+    operators: list[Operator], order: Sequence[int], dropped: Mapping[int, DropCounters]
+) -> list[Operator]:
     """Replace the joins in `dropped` by `DroppingJoin`, which stops looking up rows if most of them match."""
     for place, number in enumerate(order):
         join = operators[place]
@@ -251,9 +253,9 @@ def _unless_in_vain(operators: list[Operator], order: Sequence[int], dropped: Ma
     return operators
 
 
-def _told(spec: PipelineSpec, tasks: Sequence[TaskMetrics], rows: int, seconds: float) -> str:
+def _summarise_steps(spec: PipelineSpec, tasks: Sequence[TaskMetrics], rows: int, seconds: float) -> str:
     """Return a one-line summary of a pipeline's steps, row counts and run time."""
-    given = [summary["rows_in"] for summary in merged_operators(tasks)]
+    given = [summary["rows_in"] for summary in sum_operators(tasks)]
     names = [f"{join.how} {join.label}" for join in spec.joins] + ["filter"] * (spec.filter is not None)
     names.append("groups" if spec.aggregations else "rows")
     steps = ", ".join(f"{count:,} into {name}" for count, name in zip(given, names, strict=False))
@@ -264,7 +266,7 @@ SOURCE = -1
 """Join number that stands for the probe side."""
 
 
-def opened(source: BuildSource, recipe: IndexRecipe, number: int) -> BuildSide:
+def open_source(source: BuildSource, recipe: IndexRecipe, number: int) -> BuildSide:
     """Open the build side of join `number`, or the probe side (`SOURCE`). A ConditionError names the build side."""
     try:
         return source.open(recipe)
@@ -272,7 +274,7 @@ def opened(source: BuildSource, recipe: IndexRecipe, number: int) -> BuildSide:
         raise ConditionError(f"build side {number + 1}: {error}") from None  # only one exception is reported to the JVM
 
 
-class _Shared:
+class _SharedSink:
     """A sink shared by several pipelines: `finish` emits nothing, so no pipeline empties it."""
 
     def __init__(self, sink: Sink) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.config import Settings
 from sparkext.engine.nodes import Operator, Sink
@@ -18,22 +18,22 @@ from sparkext.engine.operators.reducing_join import ReducingJoin
 from sparkext.engine.pipeline import Pipeline, Resources
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.sinks.groups import Groups
-from sparkext.engine.sinks.outgoing_rows import Leaving, OutgoingRows
-from sparkext.engine.sinks.routed_blocks import Routed, RoutedBlocks
+from sparkext.engine.sinks.outgoing_rows import OutgoingFile, OutgoingRows
+from sparkext.engine.sinks.routed_blocks import OutgoingStream, RoutedBlocks
 from sparkext.engine.sinks.top_rows import TopRows
-from sparkext.plans.adaptive.join_order import reducers
+from sparkext.plans.adaptive.join_order import find_reducers
 from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskMetrics
 
 
-def join_pipeline(
+def create_pipeline(
     spec: PipelineSpec,
     builds: Sequence[BuildSide],
     output_schema: pa.Schema,
     settings: Settings,
     resources: Resources,
     metrics: TaskMetrics | None = None,
-    leaving: Leaving | Routed | None = None,
+    leaving: OutgoingFile | OutgoingStream | None = None,
 ) -> Pipeline:
     """Return a task's pipeline, which joins rows and emits the result rows, only the first result rows, or groups.
 
@@ -51,18 +51,22 @@ def join_pipeline(
     metrics.indexes = [
         {**vars(build.info), "reused": build.reused, "is_partition": build.is_partition} for build in builds
     ]
-    operators = operators_of(spec, builds, settings, metrics)
-    sink = sink_of(spec, builds, output_schema, settings)
+    operators = create_operators(spec, builds, settings, metrics)
+    sink = create_sink(spec, builds, output_schema, settings)
     if leaving is not None:
         assert isinstance(sink, GatheredRows), "whole rows leave"
         free = resources.headroom
-        sink = OutgoingRows(sink, leaving, free) if isinstance(leaving, Leaving) else RoutedBlocks(sink, leaving, free)
+        sink = (
+            OutgoingRows(sink, leaving, free)
+            if isinstance(leaving, OutgoingFile)
+            else RoutedBlocks(sink, leaving, free)
+        )
     if any(one.in_order for one in spec.aggregations):
         resources = replace(resources, cores=1)
     return Pipeline(operators, sink, settings, resources, metrics)
 
 
-def operators_of(
+def create_operators(
     spec: PipelineSpec, builds: Sequence[BuildSide], settings: Settings, metrics: TaskMetrics
 ) -> list[Operator]:
     """Return a spec's joins over these build sides, in the order of `metrics.order`, followed by the spec's filter."""
@@ -70,13 +74,15 @@ def operators_of(
         raise ValueError(f"{len(spec.joins)} joins need as many build sides, got {len(builds)}")
     order = metrics.order or range(len(builds))
     places = {number: place for place, number in enumerate(order)}
-    operators: list[Operator] = [_join(spec, number, builds, places[number] + 1, settings, metrics) for number in order]
+    operators: list[Operator] = [
+        _create_join(spec, number, builds, places[number] + 1, settings, metrics) for number in order
+    ]
     if spec.filter is not None:
         operators.append(Filter(spec.filter, len(spec.joins) + 1))
     return operators
 
 
-def sink_of(spec: PipelineSpec, builds: Sequence[BuildSide], output_schema: pa.Schema, settings: Settings) -> Sink:
+def create_sink(spec: PipelineSpec, builds: Sequence[BuildSide], output_schema: pa.Schema, settings: Settings) -> Sink:
     """Return the sink of a spec: groups, top rows or all rows."""
     if spec.aggregations:
         return Groups(spec.aggregations, output_schema, settings.debug_hash_mask)
@@ -85,7 +91,7 @@ def sink_of(spec: PipelineSpec, builds: Sequence[BuildSide], output_schema: pa.S
     return rows if spec.top is None else TopRows(spec.top, rows)
 
 
-def _join(
+def _create_join(
     spec: PipelineSpec,
     number: int,
     builds: Sequence[BuildSide],
@@ -96,9 +102,9 @@ def _join(
     join, build = spec.joins[number], builds[number]
     if join.preserves_build:
         return BuildPreservingJoin(spec, build)
-    behind = () if settings.debug_join_order == "query" else reducers(spec, number)
+    behind = () if settings.debug_join_order == "query" else find_reducers(spec, number)
     if behind:
-        recipe = index_recipe(spec, number, settings.debug_hash_mask)
+        recipe = derive_index_recipe(spec, number, settings.debug_hash_mask)
         at_once = settings.debug_join_order == "random"
         return ReducingJoin(spec, number, behind, builds, recipe, before, metrics, at_once)
     return Join(join, build, number + 1, before)

@@ -18,9 +18,17 @@ from sparkext.build_sides.index_store import BuildSide
 from sparkext.config import Settings
 from sparkext.engine.nodes import Source
 from sparkext.engine.operators.join import Join
-from sparkext.engine.sources.begun_source import Begun
+from sparkext.engine.sources.begun_source import BegunSource
 from sparkext.kernels.columns.gather import VarBytesOverflowError
-from sparkext.plans.adaptive.join_order import JoinEstimate, cheapest, given, has_choice, movable, needed, shuffled
+from sparkext.plans.adaptive.join_order import (
+    JoinEstimate,
+    choose_join_order,
+    count_movable,
+    draw_join_order,
+    find_prerequisites,
+    has_choice,
+    keep_join_order,
+)
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
@@ -32,42 +40,42 @@ _PAIRS = 1 << 16  # sampling of a join stops after this many pairs
 _CACHED_BYTES = 1 << 20
 
 
-def ordered(
+def order_joins(
     spec: PipelineSpec, builds: Sequence[BuildSide], source: Source, settings: Settings, metrics: TaskMetrics
 ) -> Source:
     """Choose the order of the joins. If it differs from the query's order, store it in `metrics.order`.
 
     Return the source for the pipeline. It replaces `source`, whose first rows may have been read.
     """
-    needs = needed(spec)[: movable(spec)]
+    needs = find_prerequisites(spec)[: count_movable(spec)]
     if settings.debug_join_order == "query" or not has_choice(needs):
         return source
-    order = given(len(needs))
+    order = keep_join_order(len(needs))
     if settings.debug_join_order == "random":
-        order = shuffled(needs, metrics.task.partition)
+        order = draw_join_order(needs, metrics.task.partition)
     else:
-        source = begun = Begun(source, metrics)
+        source = begun = BegunSource(source, metrics)
         if begun.first is not None:
-            order = best_order(spec, builds, begun.first)
-    if order != given(len(needs)):
+            order = find_best_order(spec, builds, begun.first)
+    if order != keep_join_order(len(needs)):
         metrics.order = [*order, *range(len(needs), len(spec.joins))]
     return source
 
 
-def best_order(spec: PipelineSpec, builds: Sequence[BuildSide], rows: RowSet) -> tuple[int, ...]:
+def find_best_order(spec: PipelineSpec, builds: Sequence[BuildSide], rows: RowSet) -> tuple[int, ...]:
     """Return the cheapest order of the movable joins, measured with a sample of these rows."""
-    count = movable(spec)
+    count = count_movable(spec)
     if rows.length < _LEAST_ROWS:
-        return given(count)
+        return keep_join_order(count)
     try:
-        return cheapest(measured(spec, builds, rows.thinned(SAMPLE_ROWS)))
+        return choose_join_order(estimate_joins(spec, builds, rows.thin_out(SAMPLE_ROWS)))
     except VarBytesOverflowError:  # very long strings: the pipeline processes fewer rows at a time
-        return given(count)
+        return keep_join_order(count)
 
 
-def measured(spec: PipelineSpec, builds: Sequence[BuildSide], sample: RowSet) -> list[JoinEstimate]:
+def estimate_joins(spec: PipelineSpec, builds: Sequence[BuildSide], sample: RowSet) -> list[JoinEstimate]:
     """Return the fan-out and cost estimates of the movable joins. The fan-out is 1 if no sample row reaches a join."""
-    needs = needed(spec)[: movable(spec)]
+    needs = find_prerequisites(spec)[: count_movable(spec)]
     joins = {
         number: Join(spec.joins[number], builds[number], number + 1)
         for number in range(len(needs))
@@ -81,19 +89,23 @@ def measured(spec: PipelineSpec, builds: Sequence[BuildSide], sample: RowSet) ->
         for number in sorted(joins.keys() - looked_at):
             if needs[number] <= joined:
                 looked_at.add(number)
-                kept[number] = max(sum(rows.length for rows in _emitted(joins[number], sample)), 0.5) / sample.length
+                kept[number] = (
+                    max(sum(rows.length for rows in _join_sample(joins[number], sample)), 0.5) / sample.length
+                )
         wanted = {source for number in joins.keys() - looked_at for source in needs[number]} - joined
         following = sorted(number for number in wanted & looked_at)
         if not following:
             break
-        emitted = _emitted(joins[following[0]], sample)
+        emitted = _join_sample(joins[following[0]], sample)
         largest = max(emitted, key=lambda rows: rows.length, default=sample.slice(0, 0))
-        sample = largest.thinned(SAMPLE_ROWS)
+        sample = largest.thin_out(SAMPLE_ROWS)
         joined.add(following[0])
-    return [JoinEstimate(kept[number], _lookup_cost(builds[number]), before) for number, before in enumerate(needs)]
+    return [
+        JoinEstimate(kept[number], _estimate_lookup_cost(builds[number]), before) for number, before in enumerate(needs)
+    ]
 
 
-def _emitted(join: Join, rows: RowSet) -> list[RowSet]:
+def _join_sample(join: Join, rows: RowSet) -> list[RowSet]:
     """Return a join's output for these rows, up to the output with which it reaches `_PAIRS` rows."""
     emitted: list[RowSet] = []
     for some in join.process(rows, OperatorBudget.aside(join.row_bytes, _PAIRS)):
@@ -103,7 +115,7 @@ def _emitted(join: Join, rows: RowSet) -> list[RowSet]:
     return emitted
 
 
-def _lookup_cost(build: BuildSide) -> float:
+def _estimate_lookup_cost(build: BuildSide) -> float:
     """Return the relative cost of a lookup: about 1 for an index in the CPU caches; a quadrupled size doubles it.
 
     Measured in TPC-DS 72: 26 to 31 ns with indexes up to 70 KiB, 140 ns with 7.3 MiB.

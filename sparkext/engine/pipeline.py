@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from sparkext.config import Settings
 from sparkext.engine.nodes import Operator, Sink, Source
-from sparkext.engine.worker_task import owned_cores
+from sparkext.engine.worker_task import count_owned_cores
 from sparkext.errors import ConditionError, SchemaMismatchError
 from sparkext.kernels.columns.gather import VarBytesOverflowError
 from sparkext.kernels.indexes.nested_loop import PairError
@@ -31,11 +31,11 @@ from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.adaptive.delivery import (
     DELIVERIES,
     Way,
-    cooperative,
-    depth_first,
-    independent,
-    set_at_a_time,
-    to_the_end,
+    deliver_all,
+    deliver_cooperatively,
+    deliver_depth_first,
+    deliver_independently,
+    deliver_sets,
 )
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.adaptive.output_size import BudgetLimits, OutputSizeController
@@ -67,7 +67,7 @@ class Resources:
             lambda: probe.headroom(tasks),
             lambda limit: tasks(limit, probe.binding_group),
             freed.reclaim,
-            may_begin(owned_cores()),
+            may_begin(count_owned_cores()),
         )
 
 
@@ -120,7 +120,7 @@ class Pipeline:
         started = time.perf_counter()
         try:
             with self._way() as way:
-                for batch in to_the_end(way, self._stages, source.row_sets(self.metrics)):
+                for batch in deliver_all(way, self._stages, source.row_sets(self.metrics)):
                     source.confirm()
                     self.metrics.batches_out += 1
                     yield batch
@@ -137,13 +137,13 @@ class Pipeline:
         """Yield the configured delivery function, with its thread pool if it needs one."""
         by_sets, threads = self._delivery.by_sets, self._threads
         if threads == 1:
-            yield partial(set_at_a_time, pool=None) if by_sets else depth_first
+            yield partial(deliver_sets, pool=None) if by_sets else deliver_depth_first
         elif self._is_independent and not by_sets:
-            yield partial(independent, threads=threads)
+            yield partial(deliver_independently, threads=threads)
         else:
             with pool(threads) as executor:
-                cooperation = partial(cooperative, divide=_parts, pool=executor, threads=threads)
-                yield partial(set_at_a_time, pool=executor) if by_sets else cooperation
+                cooperation = partial(deliver_cooperatively, divide=_divide_rows, pool=executor, threads=threads)
+                yield partial(deliver_sets, pool=executor) if by_sets else cooperation
 
     def _finish_metrics(self, started: float) -> None:
         self.metrics.operators = self._controller.summaries()
@@ -156,7 +156,7 @@ class Pipeline:
             for decision in self._controller.decisions
         ]
         if self.metrics.order:
-            self.metrics.in_query_order()
+            self.metrics.restore_query_order()
         self.metrics.elapsed_seconds = time.perf_counter() - started
         self.metrics.started = time.time() - self.metrics.elapsed_seconds
 
@@ -175,6 +175,6 @@ class _Stage:
         return self.node.finish(self.budget)
 
 
-def _parts(rows: RowSet, threads: int) -> list[RowSet]:
+def _divide_rows(rows: RowSet, threads: int) -> list[RowSet]:
     """Split rows into at most `threads` parts of at least `_LEAST_PART_ROWS` rows each."""
     return rows.parts(max(1, min(threads, rows.length // _LEAST_PART_ROWS)))

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext.build_sides.cached_rows import make_room
-from sparkext.build_sides.index_recipe import index_recipes
+from sparkext.build_sides.cached_rows import evict_other_entries
+from sparkext.build_sides.index_recipe import derive_index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.sources import BuildSource
 from sparkext.engine.derived_rows import SOURCE
-from sparkext.engine.join_pipeline import join_pipeline
-from sparkext.engine.measured_order import ordered
+from sparkext.engine.join_pipeline import create_pipeline
+from sparkext.engine.measured_order import order_joins
 from sparkext.engine.nodes import Source
 from sparkext.engine.pipeline import Resources
-from sparkext.engine.requested_sides import asked_sides
-from sparkext.engine.sinks.outgoing_rows import Leaving
-from sparkext.engine.sinks.routed_blocks import Routed
-from sparkext.engine.sources.derived_rows import MadeRows
+from sparkext.engine.requested_sides import plan_requested_sides
+from sparkext.engine.sinks.outgoing_rows import OutgoingFile
+from sparkext.engine.sinks.routed_blocks import OutgoingStream
+from sparkext.engine.sources.derived_rows import DerivedProbeRows
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.engine.worker_task import ConfiguredTask, task_id
@@ -56,7 +56,7 @@ class PipelineTask(ConfiguredTask):
     made: BuildSource | None = None
     partition: PartitionSchemas | None = None
     partition_in_files: bool = False
-    leaving: Leaving | Routed | None = None
+    leaving: OutgoingFile | OutgoingStream | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
@@ -75,7 +75,9 @@ class PipelineTask(ConfiguredTask):
         spec = PipelineSpec.from_json(self.spec_json)
         sides = self.open(spec)
         if partition is not None:
-            sides.update(partition.build_sides(dict(enumerate(index_recipes(spec, self.settings.debug_hash_mask)))))
+            sides.update(
+                partition.build_sides(dict(enumerate(derive_index_recipes(spec, self.settings.debug_hash_mask))))
+            )
             keys = {column for source, column in spec.joins[0].references(1) if source == PROBE}
             batches = partition.probe_batches(keys)
         builds = [sides[number] for number in range(len(spec.joins))]
@@ -83,11 +85,13 @@ class PipelineTask(ConfiguredTask):
         metrics = TaskMetrics(task_id())
         try:
             own = self._source(batches, spec, builds, sides.get(SOURCE))
-            source = ordered(spec, builds, own, self.settings, metrics)
-            pipeline = join_pipeline(spec, builds, self.output_schema, self.settings, resources, metrics, self.leaving)
+            source = order_joins(spec, builds, own, self.settings, metrics)
+            pipeline = create_pipeline(
+                spec, builds, self.output_schema, self.settings, resources, metrics, self.leaving
+            )
             yield from pipeline.run(source)
         finally:
-            metrics.peak_rss_bytes = peak_rss_bytes()
+            metrics.peak_rss_bytes = read_peak_rss()
             self.reporter.report(metrics)
 
     def _source(
@@ -95,7 +99,7 @@ class PipelineTask(ConfiguredTask):
     ) -> Source:
         """Return the source of the probe side's rows."""
         if made is not None:
-            return MadeRows(made, batches, self.settings.morsel_max_rows)
+            return DerivedProbeRows(made, batches, self.settings.morsel_max_rows)
         if self.scan is None:
             return RowBatches(batches, spec, self.settings.morsel_max_rows)
         return ScannedSplits(self.scan, self._splits(batches), spec, builds)
@@ -105,11 +109,11 @@ class PipelineTask(ConfiguredTask):
 
         Tasks start with different build sides, so workers that start together build different indexes.
         """
-        asked = [*asked_sides(spec, self.sources, self.made, self.settings).values()]
+        asked = [*plan_requested_sides(spec, self.sources, self.made, self.settings).values()]
         first = task_id().partition % max(1, len(asked))
         sides = {side.number: side.open() for side in asked[first:] + asked[:first]}
         if not all(side.reused for side in sides.values()):
-            make_room([side.source for side in asked], [side.recipe for side in asked])
+            evict_other_entries([side.source for side in asked], [side.recipe for side in asked])
         return sides
 
     def _splits(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Split]:
@@ -118,6 +122,6 @@ class PipelineTask(ConfiguredTask):
                 yield from map(Split.from_data, json.loads(told)) if self.parts is None else self.parts[told]
 
 
-def peak_rss_bytes() -> int:
+def read_peak_rss() -> int:
     """Return the peak resident memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sparkext.build_sides.index_recipe import IndexRecipe, index_recipes
+from sparkext.build_sides.index_recipe import IndexRecipe, derive_index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
-from sparkext.engine.derived_rows import SOURCE, opened
-from sparkext.engine.reduced_sources import reduced, reduced_within
-from sparkext.engine.sources.derived_rows import source_recipe
+from sparkext.engine.derived_rows import SOURCE, open_source
+from sparkext.engine.reduced_sources import reduce_inputs, reduce_sources
+from sparkext.engine.sources.derived_rows import derive_source_recipe
 from sparkext.plans.pipeline.spec import PipelineSpec
 
 
-class AskedSide(NamedTuple):
+class RequestedSide(NamedTuple):
     """A source, and the recipe of the index in which join `number` looks rows up.
 
     If `number` is `SOURCE`, the source is the derived probe side, whose index is never used.
@@ -27,19 +27,21 @@ class AskedSide(NamedTuple):
 
     def open(self) -> BuildSide:
         """Open the rows and their index, building them unless they are cached."""
-        return opened(self.source, self.recipe, self.number)
+        return open_source(self.source, self.recipe, self.number)
 
 
-def asked_sides(
+def plan_requested_sides(
     spec: PipelineSpec, sources: Sequence[BuildSource | None], made: BuildSource | None, settings: Settings
-) -> dict[int, AskedSide]:
+) -> dict[int, RequestedSide]:
     """Return the required build sides by join number, with semi-join reductions applied.
 
     Unknown sources (None) are left out. The derived probe side `made` has the number `SOURCE`.
     """
     mask = settings.debug_hash_mask
-    known = zip(reduced(spec, sources, settings), index_recipes(spec, mask), strict=True)
-    sides = [AskedSide(source, recipe, number) for number, (source, recipe) in enumerate(known) if source is not None]
+    known = zip(reduce_sources(spec, sources, settings), derive_index_recipes(spec, mask), strict=True)
+    sides = [
+        RequestedSide(source, recipe, number) for number, (source, recipe) in enumerate(known) if source is not None
+    ]
     if made is not None:
-        sides.append(AskedSide(reduced_within(made, settings), source_recipe(spec, mask), SOURCE))
+        sides.append(RequestedSide(reduce_inputs(made, settings), derive_source_recipe(spec, mask), SOURCE))
     return {side.number: side for side in sides}

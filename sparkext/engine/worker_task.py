@@ -22,9 +22,9 @@ from sparkext.errors import EnvironmentProblemError
 from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.memory.register import task_entered
-from sparkext.parquet.file_stores import one_run
+from sparkext.parquet.file_stores import cache_identities
 from sparkext.reports.metrics import NO_TASK, TaskId
-from sparkext.rows.compression import decompressed
+from sparkext.rows.compression import read_compressed
 
 
 class MemoryShare(NamedTuple):
@@ -67,11 +67,11 @@ class WorkerTask(ABC):
             The versions of driver and worker differ, or the address space is too small.
         """
         check_version(self.made_by)
-        address_space.check_room()
-        _settle()
-        with _entered(*self.share) as tasks:
+        address_space.check_process_limit()
+        _freeze_modules()
+        with _register_task(*self.share) as tasks:
             try:
-                yield from self.run(decompressed(batches), tasks)
+                yield from self.run(read_compressed(batches), tasks)
             finally:
                 freed.release_unless_ample()
 
@@ -105,7 +105,7 @@ def check_version(made_by: str) -> None:
         )
 
 
-class _Collections:
+class _CollectionTimer:
     """Measures the last full garbage collection. Spark triggers one after every task."""
 
     def __init__(self) -> None:
@@ -123,10 +123,10 @@ class _Collections:
 _FULL = 2
 _SLOW_SECONDS = 0.005
 
-_collections = lru_cache(maxsize=1)(_Collections)
+_collections = lru_cache(maxsize=1)(_CollectionTimer)
 
 
-def _settle() -> None:
+def _freeze_modules() -> None:
     """Freeze loaded modules out of the garbage collector: Spark runs a full collection after every task.
 
     With numba and a few kernels loaded, a collection takes 60 to 180 ms, half of the run time of short tasks. The
@@ -143,18 +143,22 @@ def _settle() -> None:
 
 
 @contextmanager
-def _entered(settings: Settings, tasks_sharing: int | None) -> Iterator[Tasks]:
+def _register_task(settings: Settings, tasks_sharing: int | None) -> Iterator[Tasks]:
     """Register this task as one that shares the memory, and apply its memory limit.
 
     Yield the function that counts the registered tasks. Within this context, a process requests the identity of each
     remote file only once per run of the query.
     """
     otherwise = tasks_sharing or len(os.sched_getaffinity(0))
-    with process_probe().limited(settings.memory_max_bytes), task_entered(otherwise) as tasks, one_run(_run()):
+    with (
+        process_probe().limited(settings.memory_max_bytes),
+        task_entered(otherwise) as tasks,
+        cache_identities(_find_execution_id()),
+    ):
         yield tasks
 
 
-def _run() -> str | None:
+def _find_execution_id() -> str | None:
     """Return the execution id of the query that this task belongs to, None if unknown."""
     from pyspark import TaskContext
 
@@ -162,7 +166,7 @@ def _run() -> str | None:
     return None if context is None else context.getLocalProperty("spark.sql.execution.id")
 
 
-def owned_cores() -> int:
+def count_owned_cores() -> int:
     """Return the number of cores that this task owns."""
     from pyspark import TaskContext
 

@@ -16,20 +16,20 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.expressions import decimal_vectors, vector_arithmetic, vector_rounding
-from sparkext.expressions.letter_cases import recased
-from sparkext.expressions.text_functions import concatenation, length, substring, text_test, trimmed
-from sparkext.expressions.vector_choices import both_hold, branch, first_known, one_holds
-from sparkext.expressions.vector_comparisons import among, comparison, extreme
-from sparkext.expressions.vector_dates import date_function, field_of
+from sparkext.expressions.letter_cases import change_case
+from sparkext.expressions.text_functions import concatenate_texts, extract_substrings, length, match_text, trim_text
+from sparkext.expressions.vector_choices import both_hold, branch, coalesce_vectors, one_holds
+from sparkext.expressions.vector_comparisons import check_membership, choose_extreme, compare_vectors
+from sparkext.expressions.vector_dates import compute_date, compute_date_field
 from sparkext.expressions.vectors import (
     BoolArray,
     Vector,
-    arrow_of,
-    constant,
+    convert_to_arrow,
+    make_constant,
     vector_of,
     where_true,
 )
-from sparkext.kernels.columns.buffers import validity
+from sparkext.kernels.columns.buffers import unpack_validity
 from sparkext.kernels.keys.normalised import cast_key
 from sparkext.plans.expressions.expression import (
     ARITHMETIC,
@@ -91,12 +91,14 @@ def columns(nodes: Sequence[Expression], rows: RowSet) -> list[pa.Array]:
     evaluation = _Evaluation(rows, nodes)
     computed = evaluation.vectors()
     return [
-        evaluation.column(node) if number not in computed else arrow_of(computed[number], _kind(node), rows.length)
+        evaluation.column(node)
+        if number not in computed
+        else convert_to_arrow(computed[number], _require_type(node), rows.length)
         for number, node in enumerate(nodes)
     ]
 
 
-def _kind(node: Expression) -> Any:
+def _require_type(node: Expression) -> Any:
     assert node.type is not None, "only a null test asks for no type"
     return node.type
 
@@ -133,7 +135,7 @@ class _Evaluation:
 
     def column(self, node: Expression) -> pa.Array:
         """Return a column in the type in which it is emitted."""
-        return cast_key(self._gather(node), arrow_key_type(_kind(node)))
+        return cast_key(self._gather(node), arrow_key_type(_require_type(node)))
 
     def _gather(self, node: Expression) -> pa.Array:
         place = ColumnRef(node.source, node.column)
@@ -143,9 +145,9 @@ class _Evaluation:
 
     def _computed(self, node: Expression) -> Vector:
         if node.op == "column":
-            return vector_of(self.column(node), _kind(node))
+            return vector_of(self.column(node), _require_type(node))
         if node.op == "literal":
-            return constant(node.text, _kind(node))
+            return make_constant(node.text, _require_type(node))
         if node.op == "is_null":
             return self._is_null(node.args[0])
         if node.op in ("and", "or"):
@@ -154,38 +156,38 @@ class _Evaluation:
         if node.op == "if":
             return branch(*args)
         if node.op == "coalesce":
-            return first_known(args)
+            return coalesce_vectors(args)
         if node.op == "not":
             (given,) = args
             return Vector(np.asarray(~given.data), given.known, given.failed)
         if node.op in ("least", "greatest"):
-            return extreme(node.op, [*args])
+            return choose_extreme(node.op, [*args])
         if node.op in COMPARISONS:
-            return comparison(node.op, *args)
+            return compare_vectors(node.op, *args)
         if node.op == "in":
-            return among(node, *args)
+            return check_membership(node, *args)
         if node.op in STRING_TESTS:
-            return text_test(node, next(args))
+            return match_text(node, next(args))
         if node.op in DATE_FIELDS:
-            return field_of(node, next(args))
+            return compute_date_field(node, next(args))
         if node.op in DATE_FUNCTIONS:
-            return date_function(node, [*args])
+            return compute_date(node, [*args])
         if node.op in TRIMS:
-            return trimmed(node, next(args))
+            return trim_text(node, next(args))
         if node.op == "substring":
-            return substring(node, next(args))
+            return extract_substrings(node, next(args))
         if node.op in CASES:
-            return recased(node, next(args))
+            return change_case(node, next(args))
         if node.op == "length":
             return length(next(args))
         if node.op == "concat":
-            return concatenation([*args])
-        return _number(node, [*args])
+            return concatenate_texts([*args])
+        return _evaluate_number(node, [*args])
 
     def _is_null(self, tested: Expression) -> Vector:
         if tested.op == "column":
             # The column may have any type.
-            valid = validity(self._gather(tested))
+            valid = unpack_validity(self._gather(tested))
             return Vector(np.zeros((), np.bool_) if valid is None else ~valid.view(np.bool_))
         vector = self.vector(tested)
         return Vector(np.zeros((), np.bool_) if vector.known is None else ~vector.known, None, vector.failed)
@@ -198,50 +200,50 @@ class _Evaluation:
         return result
 
 
-def _number(node: Expression, args: list[Vector]) -> Vector:
-    is_decimal = _kind(node).name == "decimal"
+def _evaluate_number(node: Expression, args: list[Vector]) -> Vector:
+    is_decimal = _require_type(node).name == "decimal"
     if node.op == "to_decimal":
         return decimal_vectors.to_decimal(node, *args)
     if node.op == "unscaled":
-        return decimal_vectors.unscaled(*args)
+        return decimal_vectors.extract_digits(*args)
     if node.op == "over":
-        return decimal_vectors.decimal_quotient(node, *args)
+        return decimal_vectors.divide_decimals(node, *args)
     if is_decimal and (node.op in ("remainder", "pmod")):
-        return decimal_vectors.decimal_remainder(node, *args)
+        return decimal_vectors.compute_decimal_remainder(node, *args)
     if is_decimal and node.op in (*ROUNDINGS, "floor", "ceil"):
-        return decimal_vectors.decimal_rounded(node, args[0])
+        return decimal_vectors.round_decimals(node, args[0])
     if node.op in DECIMAL_ARITHMETIC or (node.op in ARITHMETIC and is_decimal):
-        return decimal_vectors.decimal_sum(node, *args)
+        return decimal_vectors.combine_decimals(node, *args)
     if node.op in ("/", "%"):
-        return vector_arithmetic.division(node, *args)
+        return vector_arithmetic.divide_numbers(node, *args)
     if node.op in ARITHMETIC:
-        return vector_arithmetic.arithmetic(node, *args)
+        return vector_arithmetic.compute_arithmetic(node, *args)
     if node.op in ("negate", "abs"):
         if is_decimal:
-            return decimal_vectors.decimal_sign(node.op, *args)
-        return vector_arithmetic.signed(node, *args)
+            return decimal_vectors.change_decimal_sign(node.op, *args)
+        return vector_arithmetic.change_sign(node, *args)
     return _OF_NUMBERS[node.op](node, *args)
 
 
 _OF_NUMBERS: dict[str, Callable[..., Vector]] = {
     "cast": vector_arithmetic.cast,
-    "sqrt": vector_arithmetic.square_root,
-    "div": vector_arithmetic.quotient,
-    "pmod": vector_arithmetic.positive_remainder,
+    "sqrt": vector_arithmetic.compute_square_root,
+    "div": vector_arithmetic.divide_integers,
+    "pmod": vector_arithmetic.compute_positive_remainder,
     "is_nan": vector_arithmetic.is_nan,
-    "nan_or": vector_arithmetic.nan_or,
-    **dict.fromkeys(ROUNDINGS, lambda node, given, _: vector_rounding.rounded_integer(node, given)),
-    **dict.fromkeys(("floor", "ceil"), vector_rounding.nearest_long),
+    "nan_or": vector_arithmetic.replace_nans,
+    **dict.fromkeys(ROUNDINGS, lambda node, given, _: vector_rounding.round_integers(node, given)),
+    **dict.fromkeys(("floor", "ceil"), vector_rounding.round_to_longs),
     "to_integer": vector_rounding.to_integer,
 }
 
 
-def told_values(node: Expression, rows: RowSet, row: int) -> str:
-    """Return `failing_values` as JSON, for the message in which a `ConditionError` reports them to the JVM."""
-    return json.dumps(failing_values(node, rows, row))
+def serialise_failing_values(node: Expression, rows: RowSet, row: int) -> str:
+    """Return `read_failing_values` as JSON, for the message in which a `ConditionError` reports them to the JVM."""
+    return json.dumps(read_failing_values(node, rows, row))
 
 
-def failing_values(node: Expression, rows: RowSet, row: int) -> dict[str, int | str | bool]:
+def read_failing_values(node: Expression, rows: RowSet, row: int) -> dict[str, int | str | bool]:
     """Return the values that an expression reads in a row; the extension derives Spark's error from them.
 
     Keys are "source.column". Integers are numbers, floats their bits, decimals their unscaled digits, strings the
@@ -266,12 +268,17 @@ def failing_values(node: Expression, rows: RowSet, row: int) -> dict[str, int | 
     return read
 
 
-def literal_array(text: str | None, target: pa.DataType, length: int) -> pa.Array:
+def repeat_literal(text: str | None, target: pa.DataType, length: int) -> pa.Array:
     """Return a literal as a column of `length` equal values."""
-    return pa.array([text], pa.string()).cast(_parsed(target)).cast(target).take(pa.array(np.zeros(length, np.int32)))
+    return (
+        pa.array([text], pa.string())
+        .cast(_choose_parsed_type(target))
+        .cast(target)
+        .take(pa.array(np.zeros(length, np.int32)))
+    )
 
 
-def _parsed(target: pa.DataType) -> pa.DataType:
+def _choose_parsed_type(target: pa.DataType) -> pa.DataType:
     """Return the type in which a literal of `target` is written: dates and times are numbers of their unit."""
     if pa.types.is_date(target):
         return pa.int32()

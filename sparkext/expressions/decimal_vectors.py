@@ -17,7 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from sparkext.expressions.vectors import Interval, Mask, Vector, all_known, any_of, both, extremes, in_turn, where_true
+from sparkext.expressions.vectors import (
+    Interval,
+    Mask,
+    Vector,
+    combine_failures,
+    combine_known,
+    find_extremes,
+    intersect_masks,
+    unite_masks,
+    where_true,
+)
 from sparkext.kernels.columns.buffers import allocate
 from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.plans.expressions.expression import Expression
@@ -31,108 +41,108 @@ _EXACT = {"plus": "+", "minus": "-", "times": "*"}
 _INTERVALS: dict[str, Callable[[Interval, Interval], Interval]] = {
     "+": lambda one, other: (one[0] + other[0], one[1] + other[1]),
     "-": lambda one, other: (one[0] - other[1], one[1] - other[0]),
-    "*": lambda one, other: _hull([first * second for first in one for second in other]),
+    "*": lambda one, other: _enclose_values([first * second for first in one for second in other]),
 }
 
 
-def interval_of(op: str, one: Interval, other: Interval) -> Interval:
+def combine_intervals(op: str, one: Interval, other: Interval) -> Interval:
     """Return bounds of sums, differences or products of numbers within the given bounds."""
     return _INTERVALS[op](one, other)
 
 
-def decimal_sum(node: Expression, left: Vector, right: Vector) -> Vector:
+def combine_decimals(node: Expression, left: Vector, right: Vector) -> Vector:
     """Add, subtract or multiply decimals."""
-    known, failed = all_known([left, right])
+    known, failed = combine_known([left, right])
     op = _EXACT.get(node.op, node.op)
     scales = [argument.scale for argument in node.args]
     scale = sum(scales) if op == "*" else max(scales)
     more, others = (0, 0) if op == "*" else (scale - given for given in scales)
 
     def on_words(one: Interval, other: Interval) -> Interval | None:
-        parts = _scaled(one, more), _scaled(other, others)
-        result = interval_of(op, *parts)
+        parts = _scale_bounds(one, more), _scale_bounds(other, others)
+        result = combine_intervals(op, *parts)
         return result if max(more, others) <= _MOST_PLACES and all(map(_fits_word, (*parts, result))) else None
 
     def computed(one: AnyArray, other: AnyArray) -> AnyArray:
-        return _applied(_UFUNCS[op], _shifted(one, more), _shifted(other, others))
+        return _apply_ufunc(_UFUNCS[op], _shift_digits(one, more), _shift_digits(other, others))
 
-    data, within = _computed(on_words, computed, left, right)
-    return _fitted(node, Vector(data, known, failed, within), scale)
+    data, within = _compute_with_bounds(on_words, computed, left, right)
+    return _fit_to_type(node, Vector(data, known, failed, within), scale)
 
 
-def decimal_quotient(node: Expression, left: Vector, right: Vector) -> Vector:
+def divide_decimals(node: Expression, left: Vector, right: Vector) -> Vector:
     """Divide decimals: null, or an error, if the divisor is 0."""
-    divisor, known, failed = _divisor(node, left, right)
+    divisor, known, failed = _replace_zero_divisors(node, left, right)
     places = node.scale - node.args[0].scale + node.args[1].scale
     more, others = max(places, 0), max(-places, 0)
 
     def on_words(one: Interval, other: Interval) -> Interval | None:
-        above, below = _largest(_scaled(one, more)), _largest(_scaled(other, others))
+        above, below = _measure_magnitude(_scale_bounds(one, more)), _measure_magnitude(_scale_bounds(other, others))
         return (-above, above) if max(more, others) <= _MOST_PLACES and 2 * (above + below) <= _WORD else None
 
     def computed(one: AnyArray, other: AnyArray) -> AnyArray:
         """Return quotients rounded half up: away from zero."""
-        above, below = _shifted(one, more), _shifted(other, others)
+        above, below = _shift_digits(one, more), _shift_digits(other, others)
         size = np.asarray((2 * np.abs(above) + np.abs(below)) // (2 * np.abs(below)), dtype=above.dtype)
         return np.asarray(np.where((above < 0) != (below < 0), -size, size), dtype=above.dtype)
 
-    data, within = _computed(on_words, computed, left, divisor)
-    return _fitted(node, Vector(data, known, failed, within), node.scale)
+    data, within = _compute_with_bounds(on_words, computed, left, divisor)
+    return _fit_to_type(node, Vector(data, known, failed, within), node.scale)
 
 
-def decimal_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
+def compute_decimal_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
     """Return remainders of decimals, with the sign of the dividend; for `pmod`, (r + n) % n if r < 0."""
-    divisor, known, failed = _divisor(node, left, right)
+    divisor, known, failed = _replace_zero_divisors(node, left, right)
     scale = max(argument.scale for argument in node.args)
     more, others = (scale - argument.scale for argument in node.args)
 
     def on_words(one: Interval, other: Interval) -> Interval | None:
-        above, below = _largest(_scaled(one, more)), _largest(_scaled(other, others))
+        above, below = _measure_magnitude(_scale_bounds(one, more)), _measure_magnitude(_scale_bounds(other, others))
         return (-below, below) if max(more, others) <= _MOST_PLACES and above + 2 * below <= _WORD else None
 
     def computed(one: AnyArray, other: AnyArray) -> AnyArray:
         # numpy turns zero-dimensional results into Python integers, and treats these as machine words.
-        above, below = np.atleast_1d(_shifted(one, more), _shifted(other, others))
-        rest = _rest(above, below)
+        above, below = np.atleast_1d(_shift_digits(one, more), _shift_digits(other, others))
+        rest = _compute_remainder(above, below)
         if node.op == "pmod":
-            rest = np.where(rest < 0, _rest(rest + below, below), rest)
+            rest = np.where(rest < 0, _compute_remainder(rest + below, below), rest)
         return rest.reshape(np.broadcast_shapes(one.shape, other.shape))
 
-    data, within = _computed(on_words, computed, left, divisor)
-    return _fitted(node, Vector(data, known, failed, within), scale)
+    data, within = _compute_with_bounds(on_words, computed, left, divisor)
+    return _fit_to_type(node, Vector(data, known, failed, within), scale)
 
 
-def _divisor(node: Expression, left: Vector, right: Vector) -> tuple[Vector, Mask, Mask]:
+def _replace_zero_divisors(node: Expression, left: Vector, right: Vector) -> tuple[Vector, Mask, Mask]:
     """Return a divisor without zeros, and masks of known and failed rows. Spark evaluates the divisor first."""
     zero = np.asarray(right.data == 0, dtype=np.bool_)
-    divides = right.known if node.checked else both(right.known, ~zero)
-    known = both(left.known, divides)
-    failed = in_turn(right.failed, divides, left.failed)
+    divides = right.known if node.checked else intersect_masks(right.known, ~zero)
+    known = intersect_masks(left.known, divides)
+    failed = combine_failures(right.failed, divides, left.failed)
     if node.checked:
-        failed = any_of(failed, both(zero, known))
-    divisor = replace(right, data=np.where(zero, 1, right.data), within=_hull([*right.bounds, 1]))
+        failed = unite_masks(failed, intersect_masks(zero, known))
+    divisor = replace(right, data=np.where(zero, 1, right.data), within=_enclose_values([*right.bounds, 1]))
     return divisor, known, failed
 
 
-def _rest(above: AnyArray, below: AnyArray) -> AnyArray:
+def _compute_remainder(above: AnyArray, below: AnyArray) -> AnyArray:
     """Return the remainder of a division that truncates towards zero."""
     size = np.abs(above) % np.abs(below)
     return np.asarray(np.where(above < 0, -size, size), dtype=above.dtype)
 
 
-def decimal_rounded(node: Expression, given: Vector) -> Vector:
+def round_decimals(node: Expression, given: Vector) -> Vector:
     """Round decimals half up or half to even to the given number of places, or by `floor` or `ceil` to scale 0."""
     scale = node.args[0].scale
     places = int(node.args[1].text or "") if len(node.args) > 1 else 0
     if places >= scale:
-        return _fitted(node, given, scale)
-    vector = _rounded(given, scale - places, _ROUNDING[node.op])
+        return _fit_to_type(node, given, scale)
+    vector = _lower_scale(given, scale - places, _ROUNDING[node.op])
     if places < 0:
-        vector = _raised(vector, -places)
-    return _fitted(node, vector, max(places, 0))
+        vector = _raise_scale(vector, -places)
+    return _fit_to_type(node, vector, max(places, 0))
 
 
-def places_dropped(data: AnyArray, places: int) -> AnyArray:
+def drop_places(data: AnyArray, places: int) -> AnyArray:
     """Return digits without their last `places` ones, truncated towards zero."""
     unit = 10**places
     if data.dtype != object and places > _MOST_PLACES:
@@ -144,40 +154,40 @@ def places_dropped(data: AnyArray, places: int) -> AnyArray:
     return np.asarray(np.where(flat < 0, -size, size), dtype=data.dtype).reshape(data.shape)
 
 
-def decimal_sign(op: str, given: Vector) -> Vector:
+def change_decimal_sign(op: str, given: Vector) -> Vector:
     """Return negated or absolute decimals."""
     low, high = given.bounds
     # The negation of the smallest word does not fit a word.
     data = given.data if _fits_word((low, high)) else given.data.astype(object)
-    within = (-high, -low) if op == "negate" else (max(low, -high, 0), _largest((low, high)))
+    within = (-high, -low) if op == "negate" else (max(low, -high, 0), _measure_magnitude((low, high)))
     signed = np.asarray((np.negative if op == "negate" else np.abs)(data), dtype=data.dtype)
     return replace(given, data=signed, within=within)
 
 
 def to_decimal(node: Expression, given: Vector) -> Vector:
     """Convert decimals or integers to decimals of another type."""
-    return _fitted(node, replace(given, data=_as_int64(given.data)), node.args[0].scale)
+    return _fit_to_type(node, replace(given, data=_convert_to_int64(given.data)), node.args[0].scale)
 
 
-def unscaled(given: Vector) -> Vector:
+def extract_digits(given: Vector) -> Vector:
     """Return the unscaled digits of decimals that fit words."""
-    return replace(given, data=_as_int64(given.data))
+    return replace(given, data=_convert_to_int64(given.data))
 
 
-def _as_int64(data: AnyArray) -> AnyArray:
+def _convert_to_int64(data: AnyArray) -> AnyArray:
     return data if data.dtype == object else data.astype(np.int64, copy=False)
 
 
 def to_double(given: Vector, scale: int) -> Vector:
     """Return the doubles nearest to decimals, as Java computes them."""
     data = given.data
-    if data.dtype != object and scale <= _MOST_EXACT_POWER and _largest(given.bounds) <= _EXACT_DOUBLES:
+    if data.dtype != object and scale <= _MOST_EXACT_POWER and _measure_magnitude(given.bounds) <= _EXACT_DOUBLES:
         return Vector(data.astype(np.float64) / float(10**scale), given.known, given.failed)
     # Python, too, rounds the quotient of two integers only once.
     return Vector((data.astype(object) / 10**scale).astype(np.float64), given.known, given.failed)
 
 
-def _computed(
+def _compute_with_bounds(
     on_words: Callable[[Interval, Interval], Interval | None],
     computed: Callable[[AnyArray, AnyArray], AnyArray],
     left: Vector,
@@ -192,58 +202,58 @@ def _computed(
     if left.data.dtype != object and right.data.dtype != object:
         within = on_words(left.bounds, right.bounds)
         if within is None:
-            within = on_words(extremes(left.data), extremes(right.data))
+            within = on_words(find_extremes(left.data), find_extremes(right.data))
         if within is not None:
             return computed(left.data, right.data), within
     return computed(left.data.astype(object), right.data.astype(object)), None
 
 
-def _fitted(node: Expression, exact: Vector, scale: int) -> Vector:
+def _fit_to_type(node: Expression, exact: Vector, scale: int) -> Vector:
     """Convert exact results with this scale to the node's type."""
     assert node.type is not None, "decimals have a type"
     vector = exact
     if node.scale > scale:
-        vector = _raised(vector, node.scale - scale)
+        vector = _raise_scale(vector, node.scale - scale)
     elif node.scale < scale:
-        vector = _rounded(vector, scale - node.scale)
+        vector = _lower_scale(vector, scale - node.scale)
     most = 10**node.type.precision - 1
-    if _largest(vector.bounds) > most:
+    if _measure_magnitude(vector.bounds) > most:
         vector = vector.measured()
-    if _largest(vector.bounds) <= most:
-        return _narrowed(vector)
+    if _measure_magnitude(vector.bounds) <= most:
+        return _narrow_to_words(vector)
     overflows = where_true(Vector(np.asarray((vector.data > most) | (vector.data < -most), np.bool_), vector.known))
     data = np.where(overflows, 0, vector.data) if vector.data.dtype == object else vector.data
     if node.checked:
-        return _narrowed(Vector(data, vector.known, any_of(vector.failed, overflows)))
-    return _narrowed(Vector(data, both(vector.known, ~overflows), vector.failed))
+        return _narrow_to_words(Vector(data, vector.known, unite_masks(vector.failed, overflows)))
+    return _narrow_to_words(Vector(data, intersect_masks(vector.known, ~overflows), vector.failed))
 
 
-def _narrowed(vector: Vector) -> Vector:
+def _narrow_to_words(vector: Vector) -> Vector:
     """Convert Python integers to words if all of them fit."""
     if vector.data.dtype != object:
         return vector
-    bounds = extremes(vector.data)
+    bounds = find_extremes(vector.data)
     data = vector.data.astype(np.int64) if _fits_word(bounds) else vector.data
     return replace(vector, data=data, within=bounds)
 
 
-def _raised(vector: Vector, places: int) -> Vector:
+def _raise_scale(vector: Vector, places: int) -> Vector:
     """Return numbers with `places` more decimal places."""
-    bounds = _scaled(vector.bounds, places)
+    bounds = _scale_bounds(vector.bounds, places)
     if vector.data.dtype != object and not _fits_word(bounds):
         vector = vector.measured()
-        bounds = _scaled(vector.bounds, places)
+        bounds = _scale_bounds(vector.bounds, places)
     data = vector.data if places <= _MOST_PLACES and _fits_word(bounds) else vector.data.astype(object)
-    return replace(vector, data=_shifted(data, places), within=bounds)
+    return replace(vector, data=_shift_digits(data, places), within=bounds)
 
 
-def _half_up(data: AnyArray, unit: int) -> AnyArray:
+def _round_half_up(data: AnyArray, unit: int) -> AnyArray:
     """Round ties away from zero."""
     size = (np.abs(data) + unit // 2) // unit
     return np.where(data < 0, -size, size)
 
 
-def _half_even(data: AnyArray, unit: int) -> AnyArray:
+def _round_half_even(data: AnyArray, unit: int) -> AnyArray:
     below = data // unit
     twice = 2 * (data - below * unit)
     return np.asarray(below + ((twice > unit) | ((twice == unit) & (below % 2 == 1))), dtype=data.dtype)
@@ -251,18 +261,18 @@ def _half_even(data: AnyArray, unit: int) -> AnyArray:
 
 _Rounding = Callable[[AnyArray, int], AnyArray]
 _ROUNDING: dict[str, _Rounding] = {
-    "round": _half_up,
-    "round_even": _half_even,
+    "round": _round_half_up,
+    "round_even": _round_half_even,
     "floor": lambda data, unit: data // unit,
     "ceil": lambda data, unit: -(-data // unit),
 }
 
 
-def _rounded(vector: Vector, places: int, rounding: _Rounding = _half_up) -> Vector:
+def _lower_scale(vector: Vector, places: int, rounding: _Rounding = _round_half_up) -> Vector:
     """Return numbers with `places` fewer decimal places."""
     unit = 10**places
     data = vector.data
-    if data.dtype != object and _largest(vector.bounds) + 2 * unit > _WORD:
+    if data.dtype != object and _measure_magnitude(vector.bounds) + 2 * unit > _WORD:
         data = data.astype(object)
     low, high = vector.bounds
     # numpy turns zero-dimensional results into Python integers, and treats these as machine words.
@@ -270,28 +280,28 @@ def _rounded(vector: Vector, places: int, rounding: _Rounding = _half_up) -> Vec
     return replace(vector, data=rounded, within=(low // unit - 1, high // unit + 1))
 
 
-def _applied(ufunc: Any, one: AnyArray, other: AnyArray) -> AnyArray:
+def _apply_ufunc(ufunc: Any, one: AnyArray, other: AnyArray) -> AnyArray:
     """Apply a function; arrays of words are allocated from Arrow's memory pool."""
     if one.dtype == object or one.ndim == other.ndim == 0:
         return np.asarray(ufunc(one, other), dtype=one.dtype)
     return np.asarray(ufunc(one, other, out=allocate((one if one.ndim else other).size, np.int64)))
 
 
-def _shifted(data: AnyArray, places: int) -> AnyArray:
+def _shift_digits(data: AnyArray, places: int) -> AnyArray:
     return data if places == 0 else np.asarray(data * 10**places, dtype=data.dtype)
 
 
-def _scaled(bounds: Interval, places: int) -> Interval:
+def _scale_bounds(bounds: Interval, places: int) -> Interval:
     return bounds[0] * 10**places, bounds[1] * 10**places
 
 
-def _largest(bounds: Interval) -> int:
+def _measure_magnitude(bounds: Interval) -> int:
     return max(abs(bounds[0]), abs(bounds[1]))
 
 
 def _fits_word(bounds: Interval) -> bool:
-    return _largest(bounds) <= _WORD
+    return _measure_magnitude(bounds) <= _WORD
 
 
-def _hull(values: Sequence[int]) -> Interval:
+def _enclose_values(values: Sequence[int]) -> Interval:
     return min(values), max(values)

@@ -28,9 +28,9 @@ import numpy as np
 
 from sparkext.kernels.indexes.nested_loop import FAILED, Constant, is_among
 from sparkext.kernels.runtime.intrinsics import multiply_overflows
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.plans.expressions.expression import ARITHMETIC, COMPARISONS, ColumnPlace, Expression
-from sparkext.plans.expressions.number_types import unscaled
+from sparkext.plans.expressions.number_types import parse_unscaled
 
 _DTYPES = {
     "bool": np.bool_,
@@ -40,7 +40,7 @@ _SYMBOLS = {"=": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _LOAD = "def load(p, i):\n    return ({values})\n"
 
 
-class Place(NamedTuple):
+class ColumnLocation(NamedTuple):
     """The location of a column in the arrays of its side. `mask` is None if the column has no nulls."""
 
     is_probe: bool
@@ -74,8 +74,8 @@ class ExpressionCode:
         return scope["load"], scope["holds"]
 
 
-def code_of(
-    expression: Expression, places: dict[ColumnPlace, Place], probe_types: Sequence[str | None]
+def generate_expression_code(
+    expression: Expression, places: dict[ColumnPlace, ColumnLocation], probe_types: Sequence[str | None]
 ) -> ExpressionCode:
     """Generate both functions. `places`: the location of each column.
 
@@ -83,7 +83,7 @@ def code_of(
     """
     writer = _PairWriter(places)
     result = writer.step(expression)
-    verdict = f"np.uint8({_both(result.value, result.known)})" + (f" | ({result.error})" if result.error else "")
+    verdict = f"np.uint8({_write_and(result.value, result.known)})" + (f" | ({result.error})" if result.error else "")
     lines = "".join(f"    {line}\n" for line in writer.lines)
     loads = [f"p[{k}][i]" + (" != 0" if kind in (None, "bool") else "") for k, kind in enumerate(probe_types)]
     text = f"{_LOAD.format(values=', '.join([*loads, '']))}def holds(p, c, b, j):\n{lines}    return {verdict}\n"
@@ -120,22 +120,22 @@ class ExpressionWriter(ABC):
         if node.op in ARITHMETIC:
             return self._arithmetic(node, args[0], args[1])
         if node.op in ("negate", "abs"):
-            return self._signed(node, args[0])
+            return self._write_sign_change(node, args[0])
         if node.op == "<=>":
             return self._null_safe(args[0], args[1], kind)
         if node.op in COMPARISONS:
             return self._strict(self.compared(node.op, args[0].value, args[1].value, node.args[0]), *args)
         if node.op in ("and", "or"):
-            return self._folded(args, lambda one, two: self._connected(node.op, one, two))
+            return self._fold_steps(args, lambda one, two: self._connected(node.op, one, two))
         if node.op in ("least", "greatest"):
-            return self._folded(args, lambda one, two: self._extreme(node, one, two))
+            return self._fold_steps(args, lambda one, two: self._extreme(node, one, two))
         if node.op == "coalesce":
-            return self._folded(args, self._first_known)
+            return self._fold_steps(args, self._first_known)
         if node.op == "if":
             return self._chosen(*args)
         (only,) = args
         if node.op == "in":
-            return self._listed(node, only, kind)
+            return self._write_membership(node, only, kind)
         if node.op == "is_null":
             return Step("False" if only.known is None else self._line(f"not {only.known}"), None, only.error)
         if node.op == "not":
@@ -150,7 +150,7 @@ class ExpressionWriter(ABC):
 
     def compared(self, op: str, left: str, right: str, of: Expression) -> str:
         """Return the comparison of two values of the type of a node."""
-        return _compared(op, left, right, self.number(of))
+        return _write_comparison(op, left, right, self.number(of))
 
     def _line(self, expression: str) -> str:
         name = self.name()
@@ -160,21 +160,21 @@ class ExpressionWriter(ABC):
     def literal(self, node: Expression) -> Step:
         """Return the step of a literal: a constant, unless it is null."""
         if node.text is None:
-            return Step(_as(node.number, "0"), "False")
-        self.constants.append(_number(node.text, node))
+            return Step(_write_cast(node.number, "0"), "False")
+        self.constants.append(_parse_literal(node.text, node))
         return Step(f"c[{len(self.constants) - 1}]")
 
-    def _listed(self, node: Expression, only: Step, kind: str) -> Step:
+    def _write_membership(self, node: Expression, only: Step, kind: str) -> Step:
         """IN: true if the value is found, null if it is not and there is a null in the list."""
-        known = [_number(text, node.args[0]) for text in node.texts if text is not None]
+        known = [_parse_literal(text, node.args[0]) for text in node.texts if text is not None]
         # `np.unique` keeps one of several equal numbers: either 0.0 or -0.0, and one NaN, at the end.
-        self.constants.append(frozen(np.unique(np.array(known, dtype=_DTYPES[kind]))))
+        self.constants.append(freeze(np.unique(np.array(known, dtype=_DTYPES[kind]))))
         found = self._line(f"is_among({only.value}, c[{len(self.constants) - 1}])")
         return Step(found, self._all([only.known, found if None in node.texts else None]), only.error)
 
     def _divisor(self, node: Expression) -> Step:
         if node.op == "literal" and node.text is not None and not node.number.startswith("float"):
-            return Step(_as(node.number, str(int(node.text))))
+            return Step(_write_cast(node.number, str(int(node.text))))
         return self.step(node)
 
     def _strict(self, expression: str, left: Step, right: Step) -> Step:
@@ -199,7 +199,7 @@ class ExpressionWriter(ABC):
 
     def _fails(self, condition: str, known: str | None) -> str:
         """Return the error of a step that fails if `condition` holds, unless the step is null."""
-        return self._line(f"np.uint8({_both(condition, known)}) * np.uint8({FAILED})")
+        return self._line(f"np.uint8({_write_and(condition, known)}) * np.uint8({FAILED})")
 
     def _arithmetic(self, node: Expression, left: Step, right: Step) -> Step:
         kind = node.number
@@ -208,12 +208,14 @@ class ExpressionWriter(ABC):
         if node.op != "*":
             # Decimals are rescaled to the scale of the result.
             left, right = (
-                self._scaled(step, node.scale - argument.scale)
+                self._rescale(step, node.scale - argument.scale)
                 for step, argument in zip((left, right), node.args, strict=True)
             )
         a, b = left.value, right.value
-        wide = self._line(_wrapping(node.op, a, b) if kind == "int64" else f"np.int64({a}) {node.op} np.int64({b})")
-        result = self._strict(_as(kind, wide), left, right)
+        wide = self._line(
+            _write_wrapping(node.op, a, b) if kind == "int64" else f"np.int64({a}) {node.op} np.int64({b})"
+        )
+        result = self._strict(_write_cast(kind, wide), left, right)
         if not node.checked:
             return result
         if kind != "int64":
@@ -238,7 +240,7 @@ class ExpressionWriter(ABC):
             divisor = self._line(f"np.int64(1) if ({b} == 0) | ({b} == -1) else np.int64({b})")
             floored = self._line(f"np.int64({a}) % {divisor}")
             value = self._line(
-                _as(
+                _write_cast(
                     node.number, f"({floored} - {divisor} if ({floored} != 0) & (({floored} ^ {a}) < 0) else {floored})"
                 )
             )
@@ -251,8 +253,8 @@ class ExpressionWriter(ABC):
             error = self._errors([error, self._fails(zero, known)])
         return Step(value, known, error)
 
-    def _signed(self, node: Expression, only: Step) -> Step:
-        value = self._line(_as(node.number, _signed(node.op, only.value, node.number)))
+    def _write_sign_change(self, node: Expression, only: Step) -> Step:
+        value = self._line(_write_cast(node.number, _write_sign(node.op, only.value, node.number)))
         if not node.checked or node.number.startswith("float"):
             return Step(value, only.known, only.error)
         failed = self._fails(f"({only.value} == {np.iinfo(node.number).min})", only.known)
@@ -261,20 +263,20 @@ class ExpressionWriter(ABC):
     def _cast(self, node: Expression, only: Step) -> Step:
         """Cast numbers. A decimal becomes the quotient of two exact doubles: its unscaled digits and its unit."""
         (given,) = node.args
-        value = self._line(_as(node.number, only.value))
+        value = self._line(_write_cast(node.number, only.value))
         if node.number.startswith("float"):
             value = self._line(f"{value} / {float(10**given.scale)}") if given.scale else value
             return Step(value, only.known, only.error)
-        return self._scaled(Step(value, only.known, only.error), node.scale - given.scale)
+        return self._rescale(Step(value, only.known, only.error), node.scale - given.scale)
 
-    def _scaled(self, step: Step, places: int) -> Step:
+    def _rescale(self, step: Step, places: int) -> Step:
         """Return the unscaled digits of a number with `places` more decimal places."""
         if places == 0:
             return step
-        return Step(self._line(_wrapping("*", step.value, str(10**places))), step.known, step.error)
+        return Step(self._line(_write_wrapping("*", step.value, str(10**places))), step.known, step.error)
 
     def _null_safe(self, left: Step, right: Step, kind: str) -> Step:
-        equal = _compared("=", left.value, right.value, kind)
+        equal = _write_comparison("=", left.value, right.value, kind)
         error = self._errors([left.error, right.error])
         if left.known is None and right.known is None:
             return Step(self._line(equal), None, error)
@@ -286,11 +288,11 @@ class ExpressionWriter(ABC):
         decides, decided = ("not ", "&") if op == "and" else ("", "|")
         one, two = f"({decides}{left.value})", f"({decides}{right.value})"
         value = self._line(f"{left.value} {decided} {right.value}")
-        left_decides = self._line(_both(one, left.known))
+        left_decides = self._line(_write_and(one, left.known))
         error = self._in_turn(left, f"not {left_decides}", right)
         known = None
         if left.known is not None or right.known is not None:
-            right_decides = self._line(_both(two, right.known))
+            right_decides = self._line(_write_and(two, right.known))
             both_known = self._all([left.known, right.known])
             known = self._line(f"{both_known} | {left_decides} | {right_decides}")
             if op == "and":
@@ -305,18 +307,18 @@ class ExpressionWriter(ABC):
         takes_right = better
         if left.known is not None:
             takes_right = f"(not {left.known}) | ({better})"
-        value = self._line(f"{right.value} if {_both(f'({takes_right})', right.known)} else {left.value}")
-        return Step(value, _either(left.known, right.known, self._line), self._errors([left.error, right.error]))
+        value = self._line(f"{right.value} if {_write_and(f'({takes_right})', right.known)} else {left.value}")
+        return Step(value, _write_or(left.known, right.known, self._line), self._errors([left.error, right.error]))
 
     def _first_known(self, left: Step, right: Step) -> Step:
         if left.known is None:
             return left
         value = self._line(f"{left.value} if {left.known} else {right.value}")
         error = self._in_turn(left, f"not {left.known}", right)
-        return Step(value, _either(left.known, right.known, self._line), error)
+        return Step(value, _write_or(left.known, right.known, self._line), error)
 
     def _chosen(self, condition: Step, then: Step, otherwise: Step) -> Step:
-        taken = self._line(_both(condition.value, condition.known))
+        taken = self._line(_write_and(condition.value, condition.known))
         value = self._line(f"{then.value} if {taken} else {otherwise.value}")
         known = None
         if then.known is not None or otherwise.known is not None:
@@ -327,7 +329,7 @@ class ExpressionWriter(ABC):
         return Step(value, known, self._errors([condition.error, error]))
 
     @staticmethod
-    def _folded(args: Sequence[Step], combine: Callable[[Step, Step], Step]) -> Step:
+    def _fold_steps(args: Sequence[Step], combine: Callable[[Step, Step], Step]) -> Step:
         result = args[0]
         for argument in args[1:]:
             result = combine(result, argument)
@@ -337,10 +339,10 @@ class ExpressionWriter(ABC):
 class _PairWriter(ExpressionWriter):
     """Generates code for pairs of rows, one of each side."""
 
-    def __init__(self, places: dict[ColumnPlace, Place]) -> None:
+    def __init__(self, places: dict[ColumnPlace, ColumnLocation]) -> None:
         super().__init__()
         self._places = places
-        self._columns: dict[Place, Step] = {}
+        self._columns: dict[ColumnLocation, Step] = {}
 
     def column(self, node: Expression) -> Step:
         """See `ExpressionWriter`."""
@@ -356,39 +358,39 @@ class _PairWriter(ExpressionWriter):
         return self._columns[place]
 
 
-def _number(text: str, of: Expression) -> np.generic:
+def _parse_literal(text: str, of: Expression) -> np.generic:
     """Return the value of a literal in the number type of an expression."""
     if of.number == "bool":
         return np.bool_(text == "true")
-    number: np.generic = _DTYPES[of.number](unscaled(text, of.scale) if of.scale else text)
+    number: np.generic = _DTYPES[of.number](parse_unscaled(text, of.scale) if of.scale else text)
     return number
 
 
-def _both(condition: str, known: str | None) -> str:
+def _write_and(condition: str, known: str | None) -> str:
     return condition if known is None else f"{condition} & {known}"
 
 
-def _either(one: str | None, two: str | None, line: Callable[[str], str]) -> str | None:
+def _write_or(one: str | None, two: str | None, line: Callable[[str], str]) -> str | None:
     return None if one is None or two is None else line(f"{one} | {two}")
 
 
-def _as(kind: str, expression: str) -> str:
+def _write_cast(kind: str, expression: str) -> str:
     return f"np.bool_({expression})" if kind == "bool" else f"np.{kind}({expression})"
 
 
-def _wrapping(op: str, left: str, right: str) -> str:
+def _write_wrapping(op: str, left: str, right: str) -> str:
     """Return int64 arithmetic that wraps as in Java: unsigned, as LLVM assumes no overflow of signed integers."""
     return f"np.int64(np.uint64({left}) {op} np.uint64({right}))"
 
 
-def _signed(op: str, value: str, kind: str) -> str:
+def _write_sign(op: str, value: str, kind: str) -> str:
     if kind.startswith("float"):
         return f"-{value}" if op == "negate" else f"abs({value})"
-    negated = _wrapping("-", "0", value) if kind == "int64" else f"-np.int64({value})"
+    negated = _write_wrapping("-", "0", value) if kind == "int64" else f"-np.int64({value})"
     return negated if op == "negate" else f"({negated} if {value} < 0 else {value})"
 
 
-def _compared(op: str, left: str, right: str, kind: str) -> str:
+def _write_comparison(op: str, left: str, right: str, kind: str) -> str:
     """Return the comparison of two numbers; NaN equals NaN, and is greater than all other numbers."""
     if not kind.startswith("float"):
         return f"{left} {_SYMBOLS[op]} {right}"
@@ -398,4 +400,4 @@ def _compared(op: str, left: str, right: str, kind: str) -> str:
     if op in ("<", "<="):
         below = f"({left} {op} {right}) | ({right_nan}"
         return f"{below} & (not {left_nan}))" if op == "<" else f"{below})"
-    return _compared({">": "<", ">=": "<="}[op], right, left, kind)
+    return _write_comparison({">": "<", ">=": "<="}[op], right, left, kind)

@@ -26,14 +26,14 @@ _SIGMA, _LAST_SIGMA = "\u03a3", "\u03c2"
 _ASCII: dict[str, Any] = {"upper": pc.ascii_upper, "lower": pc.ascii_lower}
 
 
-def recased(node: Expression, given: Vector) -> Vector:
+def change_case(node: Expression, given: Vector) -> Vector:
     """Return strings in upper or lower case."""
     whole = array_of(given)
     texts = whole.cast(pa.large_binary()).view(pa.large_string())
     result = _ASCII[node.op](texts).view(pa.large_binary())
     others = pc.invert(pc.string_is_ascii(texts)).fill_null(False)
     if pc.any(others).as_py():
-        letters = _letters(node.op, node.args[1].text or "")
+        letters = _parse_letters(node.op, node.args[1].text or "")
         found = texts.view(pa.large_binary()).filter(others).dictionary_encode()
         changed = [letters.changed(text.decode("utf-8", "replace")).encode() for text in found.dictionary.to_pylist()]
         result = pc.replace_with_mask(result, others, pa.array(changed, pa.large_binary()).take(found.indices))
@@ -80,7 +80,7 @@ class _Letters:
 
 
 @lru_cache(maxsize=4)
-def _letters(op: str, text: str) -> _Letters:
+def _parse_letters(op: str, text: str) -> _Letters:
     lines, *ranges = text.split("\n\n")
     ascii_letters = map(chr, range(0x80))
     table = {ord(letter): letter.upper() if op == "upper" else letter.lower() for letter in ascii_letters}

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.expressions.vector_comparisons import truth
-from sparkext.expressions.vectors import Vector, any_of, both
+from sparkext.expressions.vector_comparisons import convert_to_bools
+from sparkext.expressions.vectors import Vector, intersect_masks, unite_masks
 from sparkext.kernels.runtime.jit import AnyArray
-from sparkext.kernels.values.characters import lengths, substrings
-from sparkext.kernels.values.patterns import matches
+from sparkext.kernels.values.characters import count_characters, take_substrings
+from sparkext.kernels.values.patterns import match_pattern
 from sparkext.plans.expressions.expression import Expression
 
 _TESTS: dict[str, Callable[..., Any]] = {
@@ -29,22 +29,24 @@ _TRIMS: dict[str, Callable[..., Any]] = {
 }
 
 
-def text_test(node: Expression, tested: Vector) -> Vector:
+def match_text(node: Expression, tested: Vector) -> Vector:
     """Test bytes for a literal pattern: Arrow's tests of strings would compare characters, and bytes may be invalid."""
     pattern = node.args[1].text
     assert pattern is not None, "patterns are not null"
     # In Arrow, `_` is one byte of a binary value, and backslashes have other rules.
     if node.op == "like" and ("_" in pattern or "\\" in pattern):
-        return Vector(_for_all(tested, lambda texts: matches(texts, pattern)), tested.known, tested.failed)
-    return Vector(truth(_TESTS[node.op](tested.data, pattern=pattern)), tested.known, tested.failed)
+        return Vector(
+            _apply_to_strings(tested, lambda texts: match_pattern(texts, pattern)), tested.known, tested.failed
+        )
+    return Vector(convert_to_bools(_TESTS[node.op](tested.data, pattern=pattern)), tested.known, tested.failed)
 
 
 def length(given: Vector) -> Vector:
     """Count characters."""
-    return Vector(_for_all(given, lengths), given.known, given.failed)
+    return Vector(_apply_to_strings(given, count_characters), given.known, given.failed)
 
 
-def _for_all(given: Vector, function: Callable[[pa.Array], AnyArray]) -> AnyArray:
+def _apply_to_strings(given: Vector, function: Callable[[pa.Array], AnyArray]) -> AnyArray:
     """Apply a function of columns to a column or a constant."""
     result = function(array_of(given))
     return np.asarray(result[0]) if given.is_constant else result
@@ -55,17 +57,17 @@ def array_of(given: Vector) -> pa.Array:
     return pa.array([given.data.as_py()], given.data.type) if given.is_constant else given.data
 
 
-def substring(node: Expression, given: Vector) -> Vector:
+def extract_substrings(node: Expression, given: Vector) -> Vector:
     """Return substrings by characters; position and length are literals."""
     position, count = (int(argument.text or "") for argument in node.args[1:])
     whole = array_of(given)
-    parts = substrings(whole, position, count)
+    parts = take_substrings(whole, position, count)
     # No longer than the source, so its offset width suffices.
     parts = parts.cast(whole.type)
     return Vector(parts[0] if given.is_constant else parts, given.known, given.failed)
 
 
-def trimmed(node: Expression, given: Vector) -> Vector:
+def trim_text(node: Expression, given: Vector) -> Vector:
     """Remove spaces on both sides of strings, or on one; in UTF-8 no byte of another character equals a space."""
     whole = array_of(given)
     texts = whole.cast(pa.large_binary()).view(pa.large_string())
@@ -73,11 +75,11 @@ def trimmed(node: Expression, given: Vector) -> Vector:
     return Vector(parts[0] if given.is_constant else parts, given.known, given.failed)
 
 
-def concatenation(args: Sequence[Vector]) -> Vector:
+def concatenate_texts(args: Sequence[Vector]) -> Vector:
     """Concatenate strings; null if one is null. As in Spark, all arguments are evaluated, even after a null."""
     is_large = any(pa.types.is_large_binary(argument.data.type) for argument in args)
     target = pa.large_binary() if is_large else pa.binary()
     parts = [argument.data.cast(target) for argument in args]
     joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", target), null_handling="replace")
-    known = both(*(argument.known for argument in args))
-    return Vector(joined, known, any_of(*(argument.failed for argument in args)))
+    known = intersect_masks(*(argument.known for argument in args))
+    return Vector(joined, known, unite_masks(*(argument.failed for argument in args)))

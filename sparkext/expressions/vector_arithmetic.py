@@ -9,8 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from sparkext.expressions.decimal_vectors import interval_of, to_decimal, to_double
-from sparkext.expressions.vectors import BoolArray, Interval, Vector, all_known, any_of, both, dtype_of, in_turn
+from sparkext.expressions.decimal_vectors import combine_intervals, to_decimal, to_double
+from sparkext.expressions.vectors import (
+    BoolArray,
+    Interval,
+    Vector,
+    combine_failures,
+    combine_known,
+    dtype_of,
+    intersect_masks,
+    unite_masks,
+)
 from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.expressions.number_types import FLOATS, INTEGERS
@@ -18,17 +27,17 @@ from sparkext.plans.expressions.number_types import FLOATS, INTEGERS
 _UFUNCS: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply}
 
 
-def arithmetic(node: Expression, left: Vector, right: Vector) -> Vector:
+def compute_arithmetic(node: Expression, left: Vector, right: Vector) -> Vector:
     """Add, subtract or multiply two columns of one type; also dates and days, or two dates."""
-    known, failed = all_known([left, right])
+    known, failed = combine_known([left, right])
     data = np.asarray(_UFUNCS[node.op](left.data, right.data))
     if not node.checked or node.number in FLOATS:
         return Vector(data, known, failed)
-    bounds = interval_of(node.op, left.bounds, right.bounds)
+    bounds = combine_intervals(node.op, left.bounds, right.bounds)
     if _fits(node, bounds):
         return Vector(data, known, failed, bounds)
     overflows = _overflows(node, left.data, right.data, data)
-    return Vector(data, known, any_of(failed, both(overflows, known)))
+    return Vector(data, known, unite_masks(failed, intersect_masks(overflows, known)))
 
 
 def _overflows(node: Expression, left: AnyArray, right: AnyArray, wrapped: AnyArray) -> BoolArray:
@@ -51,15 +60,15 @@ def _fits(node: Expression, bounds: Interval) -> bool:
     return int(limits.min) <= bounds[0] and bounds[1] <= int(limits.max)
 
 
-def division(node: Expression, left: Vector, right: Vector) -> Vector:
+def divide_numbers(node: Expression, left: Vector, right: Vector) -> Vector:
     """Return quotients of doubles, or remainders of any numbers, with the sign of the dividend."""
     zero = np.asarray(right.data == 0)
     # Spark evaluates the divisor first.
-    divides = right.known if node.checked else both(right.known, ~zero)
-    known = both(left.known, divides)
-    failed = in_turn(right.failed, divides, left.failed)
+    divides = right.known if node.checked else intersect_masks(right.known, ~zero)
+    known = intersect_masks(left.known, divides)
+    failed = combine_failures(right.failed, divides, left.failed)
     if node.checked:
-        failed = any_of(failed, both(zero, known))
+        failed = unite_masks(failed, intersect_masks(zero, known))
     if node.op == "/":
         return Vector(np.asarray(left.data / right.data), known, failed)
     if node.number in FLOATS:
@@ -69,22 +78,22 @@ def division(node: Expression, left: Vector, right: Vector) -> Vector:
     return Vector(np.asarray(np.fmod(left.data, divisor)), known, failed)
 
 
-def quotient(node: Expression, left: Vector, right: Vector) -> Vector:
+def divide_integers(node: Expression, left: Vector, right: Vector) -> Vector:
     """Divide integers, truncating towards zero; only the smallest integer divided by -1 overflows."""
     zero = np.asarray(right.data == 0)
-    rest = division(node, left, right)
+    rest = divide_numbers(node, left, right)
     negated = right.data == -1
     divisor = np.where(zero | negated, np.ones((), right.data.dtype), right.data)
     data = np.asarray(np.where(negated, np.negative(left.data), (left.data - np.fmod(left.data, divisor)) // divisor))
     if not node.checked:
         return Vector(data, rest.known, rest.failed)
-    overflows = both(np.asarray(negated & (left.data == np.iinfo(data.dtype).min)), rest.known)
-    return Vector(data, rest.known, any_of(rest.failed, overflows))
+    overflows = intersect_masks(np.asarray(negated & (left.data == np.iinfo(data.dtype).min)), rest.known)
+    return Vector(data, rest.known, unite_masks(rest.failed, overflows))
 
 
-def positive_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
+def compute_positive_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
     """Return remainders r; a negative r is replaced by (r + n) % n, in which r + n wraps around as in Java."""
-    rest = division(node, left, right)
+    rest = divide_numbers(node, left, right)
     if node.number in FLOATS:
         again = np.fmod(rest.data + right.data, right.data)
     else:
@@ -96,32 +105,32 @@ def positive_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
 
 def is_nan(_: Expression, given: Vector) -> Vector:
     """Return whether floats are NaN; false for null."""
-    return Vector(_nans(given), None, given.failed)
+    return Vector(_find_nans(given), None, given.failed)
 
 
-def _nans(given: Vector) -> BoolArray:
+def _find_nans(given: Vector) -> BoolArray:
     found = np.asarray(np.isnan(given.data))
     return found if given.known is None else np.asarray(found & given.known)
 
 
-def nan_or(_: Expression, left: Vector, right: Vector) -> Vector:
+def replace_nans(_: Expression, left: Vector, right: Vector) -> Vector:
     """Return floats of `left`, with NaN replaced by `right`, which is not evaluated in other rows."""
-    replaced = _nans(left)
-    known = left.known if right.known is None else both(left.known, ~replaced | right.known)
+    replaced = _find_nans(left)
+    known = left.known if right.known is None else intersect_masks(left.known, ~replaced | right.known)
     data = np.asarray(np.where(replaced, right.data, left.data))
-    return Vector(data, known, in_turn(left.failed, replaced, right.failed))
+    return Vector(data, known, combine_failures(left.failed, replaced, right.failed))
 
 
-def signed(node: Expression, given: Vector) -> Vector:
+def change_sign(node: Expression, given: Vector) -> Vector:
     """Return negated or absolute integers or floats."""
     data = np.asarray((np.negative if node.op == "negate" else np.abs)(given.data))
     if not node.checked or node.number in FLOATS:
         return Vector(data, given.known, given.failed)
-    overflows = both(np.asarray(given.data == np.iinfo(data.dtype).min), given.known)
-    return Vector(data, given.known, any_of(given.failed, overflows))
+    overflows = intersect_masks(np.asarray(given.data == np.iinfo(data.dtype).min), given.known)
+    return Vector(data, given.known, unite_masks(given.failed, overflows))
 
 
-def square_root(_: Expression, given: Vector) -> Vector:
+def compute_square_root(_: Expression, given: Vector) -> Vector:
     """Return square roots of doubles."""
     return Vector(np.asarray(np.sqrt(given.data)), given.known, given.failed)
 

@@ -6,15 +6,24 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sparkext.expressions.vector_comparisons import chosen, hull
-from sparkext.expressions.vectors import BoolArray, Mask, Vector, any_of, both, in_turn, where_false, where_true
+from sparkext.expressions.vector_comparisons import choose_values, enclose_bounds
+from sparkext.expressions.vectors import (
+    BoolArray,
+    Mask,
+    Vector,
+    combine_failures,
+    intersect_masks,
+    unite_masks,
+    where_false,
+    where_true,
+)
 
 
 def both_hold(left: Vector, right: Vector) -> Vector:
     """AND: the right operand is evaluated unless the left one is false."""
     left_decides, right_decides = where_false(left), where_false(right)
-    failed = left.failed if right.failed is None else in_turn(left.failed, ~left_decides, right.failed)
-    known = both(left.known, right.known)
+    failed = left.failed if right.failed is None else combine_failures(left.failed, ~left_decides, right.failed)
+    known = intersect_masks(left.known, right.known)
     if known is not None:
         known = known | left_decides | right_decides
         return Vector(np.asarray(~(left_decides | right_decides)), known, failed)
@@ -24,8 +33,8 @@ def both_hold(left: Vector, right: Vector) -> Vector:
 def one_holds(left: Vector, right: Vector) -> Vector:
     """OR: the right operand is evaluated unless the left one is true."""
     left_decides, right_decides = where_true(left), where_true(right)
-    failed = left.failed if right.failed is None else in_turn(left.failed, ~left_decides, right.failed)
-    known = both(left.known, right.known)
+    failed = left.failed if right.failed is None else combine_failures(left.failed, ~left_decides, right.failed)
+    known = intersect_masks(left.known, right.known)
     if known is not None:
         known = known | left_decides | right_decides
     return Vector(np.asarray(left_decides | right_decides), known, failed)
@@ -34,12 +43,12 @@ def one_holds(left: Vector, right: Vector) -> Vector:
 def branch(condition: Vector, then: Vector, otherwise: Vector) -> Vector:
     """IF: a branch that is not taken cannot fail."""
     taken = where_true(condition)
-    known = _picked(taken, then.known, otherwise.known, default=True)
-    failed = any_of(condition.failed, _picked(taken, then.failed, otherwise.failed, default=False))
-    return Vector(chosen(taken, then.data, otherwise.data), known, failed, hull(then, otherwise))
+    known = _pick_masks(taken, then.known, otherwise.known, default=True)
+    failed = unite_masks(condition.failed, _pick_masks(taken, then.failed, otherwise.failed, default=False))
+    return Vector(choose_values(taken, then.data, otherwise.data), known, failed, enclose_bounds(then, otherwise))
 
 
-def first_known(args: Iterable[Vector]) -> Vector:
+def coalesce_vectors(args: Iterable[Vector]) -> Vector:
     """COALESCE: each argument is evaluated if those before it are null."""
     result: Vector | None = None
     for argument in args:
@@ -47,13 +56,15 @@ def first_known(args: Iterable[Vector]) -> Vector:
             result = argument
         elif result.known is not None:
             known = None if argument.known is None else result.known | argument.known
-            failed = in_turn(result.failed, ~result.known, argument.failed)
-            result = Vector(chosen(result.known, result.data, argument.data), known, failed, hull(result, argument))
+            failed = combine_failures(result.failed, ~result.known, argument.failed)
+            result = Vector(
+                choose_values(result.known, result.data, argument.data), known, failed, enclose_bounds(result, argument)
+            )
     assert result is not None, "there is one at least"
     return result
 
 
-def _picked(takes: BoolArray, one: Mask, other: Mask, default: bool) -> Mask:
+def _pick_masks(takes: BoolArray, one: Mask, other: Mask, default: bool) -> Mask:
     if one is None and other is None:
         return None
     return np.asarray(np.where(takes, default if one is None else one, default if other is None else other))

@@ -10,8 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.expressions.vectors import TEXTS, BoolArray, Vector, all_known, any_of, both, number_array
-from sparkext.kernels.columns.buffers import bits_view
+from sparkext.expressions.vectors import (
+    TEXTS,
+    BoolArray,
+    Vector,
+    combine_known,
+    intersect_masks,
+    parse_numbers,
+    unite_masks,
+)
+from sparkext.kernels.columns.buffers import unpack_bitmap
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.expressions.key_types import KeyType
 
@@ -22,18 +30,18 @@ _COMPARED_ONE_BY_ONE = 8
 """Up to this number of literals, values are compared with each; above it, binary search is used."""
 
 
-def comparison(op: str, left: Vector, right: Vector) -> Vector:
+def compare_vectors(op: str, left: Vector, right: Vector) -> Vector:
     """Compare two columns of one type; null if either value is null, except for `<=>`."""
     if op == "<=>":
-        return _null_safe(left, right)
-    known, failed = all_known([left, right])
-    return Vector(compared(op, left.data, right.data), known, failed)
+        return _compare_null_safe(left, right)
+    known, failed = combine_known([left, right])
+    return Vector(compare_values(op, left.data, right.data), known, failed)
 
 
-def _null_safe(left: Vector, right: Vector) -> Vector:
-    failed = any_of(left.failed, right.failed)
-    equal = compared("=", left.data, right.data)
-    known = both(left.known, right.known)
+def _compare_null_safe(left: Vector, right: Vector) -> Vector:
+    failed = unite_masks(left.failed, right.failed)
+    equal = compare_values("=", left.data, right.data)
+    known = intersect_masks(left.known, right.known)
     if known is None:
         return Vector(equal, None, failed)
     return Vector((known & equal) | ~any_known(left, right), None, failed)
@@ -46,12 +54,12 @@ def any_known(left: Vector, right: Vector) -> BoolArray:
     return np.asarray(left.known | right.known)
 
 
-def compared(op: str, left: Any, right: Any) -> BoolArray:
+def compare_values(op: str, left: Any, right: Any) -> BoolArray:
     """Compare the values of two vectors, regardless of whether they are known."""
     if op in _MIRRORED:
-        return compared(_MIRRORED[op], right, left)
+        return compare_values(_MIRRORED[op], right, left)
     if isinstance(left, (pa.Array, pa.Scalar)):
-        return _texts_compared(op, left, right)
+        return _compare_texts(op, left, right)
     result = np.asarray(_OF_NUMBERS[op](left, right), dtype=np.bool_)
     if left.dtype.kind != "f":
         return result
@@ -61,34 +69,34 @@ def compared(op: str, left: Any, right: Any) -> BoolArray:
     return np.asarray(result | (right_nan & ~left_nan) if op == "<" else result | right_nan)
 
 
-def _texts_compared(op: str, left: Any, right: Any) -> BoolArray:
+def _compare_texts(op: str, left: Any, right: Any) -> BoolArray:
     widths = {left.type, right.type}
     if len(widths) > 1:
         left, right = (side.cast(pa.large_binary()) for side in (left, right))
-    return truth(_OF_TEXTS[op](left, right))
+    return convert_to_bools(_OF_TEXTS[op](left, right))
 
 
-def truth(result: Any) -> BoolArray:
+def convert_to_bools(result: Any) -> BoolArray:
     """Return the result of an Arrow comparison as bools; null becomes false."""
     if isinstance(result, pa.Scalar):
         return np.asarray(result.as_py() is True)
-    found: BoolArray = bits_view(result.fill_null(False), 1).view(np.bool_)
+    found: BoolArray = unpack_bitmap(result.fill_null(False), 1).view(np.bool_)
     return found
 
 
-def among(node: Expression, given: Vector) -> Vector:
+def check_membership(node: Expression, given: Vector) -> Vector:
     """IN: true if the value is found, null if it is not and there is a null in the list."""
     kind = node.args[0].type
     assert kind is not None, "what is listed has a type"
-    found = _found(node.texts, kind, given.data)
-    known = both(given.known, found) if None in node.texts else given.known
+    found = _search_list(node.texts, kind, given.data)
+    known = intersect_masks(given.known, found) if None in node.texts else given.known
     return Vector(found, known, given.failed)
 
 
-def _found(texts: tuple[str | None, ...], kind: KeyType, data: Any) -> BoolArray:
-    known = _list(texts, kind)
+def _search_list(texts: tuple[str | None, ...], kind: KeyType, data: Any) -> BoolArray:
+    known = _parse_list(texts, kind)
     if kind.name in TEXTS:
-        return truth(pc.is_in(data, value_set=known.cast(data.type)))
+        return convert_to_bools(pc.is_in(data, value_set=known.cast(data.type)))
     found = np.isnan(data) if data.dtype.kind == "f" and np.isnan(known).any() else np.zeros(data.shape, np.bool_)
     if data.dtype == object:
         return np.asarray(np.isin(data, [*known.tolist()]) if known.size else found, dtype=np.bool_)
@@ -103,33 +111,33 @@ def _found(texts: tuple[str | None, ...], kind: KeyType, data: Any) -> BoolArray
 
 
 @lru_cache(maxsize=16)
-def _list(texts: tuple[str | None, ...], kind: KeyType) -> Any:
+def _parse_list(texts: tuple[str | None, ...], kind: KeyType) -> Any:
     """Return the literals of a list without null, numbers sorted; cached, as every morsel is tested against them."""
     known = [text for text in texts if text is not None]
     if kind.name in TEXTS:
         return pa.array([text.encode() for text in known], pa.binary())
-    return np.unique(number_array(known, kind))
+    return np.unique(parse_numbers(known, kind))
 
 
-def extreme(op: str, args: Sequence[Vector]) -> Vector:
+def choose_extreme(op: str, args: Sequence[Vector]) -> Vector:
     """LEAST and GREATEST, which ignore nulls; of equal values the first is returned."""
     result = args[0]
     for argument in args[1:]:
-        takes = compared("<" if op == "least" else ">", argument.data, result.data)
+        takes = compare_values("<" if op == "least" else ">", argument.data, result.data)
         if result.known is not None:
             takes = takes | ~result.known
         taken = takes if argument.known is None else takes & argument.known
         known = None if result.known is None or argument.known is None else any_known(result, argument)
         result = Vector(
-            chosen(taken, argument.data, result.data),
+            choose_values(taken, argument.data, result.data),
             known,
-            any_of(result.failed, argument.failed),
-            hull(argument, result),
+            unite_masks(result.failed, argument.failed),
+            enclose_bounds(argument, result),
         )
     return result
 
 
-def chosen(takes: BoolArray, one: Any, other: Any) -> Any:
+def choose_values(takes: BoolArray, one: Any, other: Any) -> Any:
     """Return values of `one` if `takes`, else of `other`."""
     if isinstance(one, (pa.Array, pa.Scalar)):
         if one.type != other.type:
@@ -138,7 +146,7 @@ def chosen(takes: BoolArray, one: Any, other: Any) -> Any:
     return np.asarray(np.where(takes, one, other))
 
 
-def hull(one: Vector, other: Vector) -> tuple[int, int] | None:
+def enclose_bounds(one: Vector, other: Vector) -> tuple[int, int] | None:
     """Return bounds of both vectors, None if either has none."""
     if one.within is None or other.within is None:
         return None

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparkext.expressions.vectors import Mask, Vector, all_known, any_of, both
+from sparkext.expressions.vectors import Mask, Vector, combine_known, intersect_masks, unite_masks
 from sparkext.kernels.runtime.jit import AnyArray
-from sparkext.kernels.values.calendar import FIRST, KEPT, LAST, date_field, moved
+from sparkext.kernels.values.calendar import FIRST, KEPT, LAST, extract_date_field, move_dates
 from sparkext.plans.expressions.expression import Expression
 
 _DAY = 86_400_000_000
@@ -17,55 +17,55 @@ _MOST_DAYS = (1 << 63) // _DAY
 """The largest number of days before or after 1970 that fits 64 bits in microseconds."""
 
 
-def field_of(node: Expression, given: Vector) -> Vector:
+def compute_date_field(node: Expression, given: Vector) -> Vector:
     """Return a field of dates."""
-    return Vector(_field(node.op, given.data), given.known, given.failed)
+    return Vector(_compute_field(node.op, given.data), given.known, given.failed)
 
 
-def date_function(node: Expression, args: Sequence[Vector]) -> Vector:
+def compute_date(node: Expression, args: Sequence[Vector]) -> Vector:
     """Return dates or timestamps computed from others: `plans.expressions.expression.DATE_FUNCTIONS`."""
-    known, failed = all_known(args)
+    known, failed = combine_known(args)
     days = args[0].data
     if node.op == "to_date":
         return Vector(np.floor_divide(days, _DAY).astype(np.int32), known, failed)
     if node.op == "to_timestamp":
-        return _microseconds(node, args[0])
+        return _expand_to_microseconds(node, args[0])
     if node.op == "add_months":
-        return _dates(node, _moved(days, args[1].data, KEPT), known, failed)
+        return _narrow_to_dates(node, _move_by_months(days, args[1].data, KEPT), known, failed)
     if node.op == "last_day":
-        return _dates(node, _moved(days, np.zeros((), np.int32), LAST), known, failed)
+        return _narrow_to_dates(node, _move_by_months(days, np.zeros((), np.int32), LAST), known, failed)
     if node.op == "week_start":
-        return Vector(_monday(days), known, failed)
+        return Vector(_find_monday(days), known, failed)
     months = {"year_start": 12, "quarter_start": 3, "month_start": 1}[node.op]
-    since = (_field("month", days) - 1) % months
-    return _dates(node, _moved(days, -since, FIRST), known, failed)
+    since = (_compute_field("month", days) - 1) % months
+    return _narrow_to_dates(node, _move_by_months(days, -since, FIRST), known, failed)
 
 
-def _field(field: str, days: AnyArray) -> AnyArray:
-    return date_field(field, days.reshape(-1)).reshape(days.shape)
+def _compute_field(field: str, days: AnyArray) -> AnyArray:
+    return extract_date_field(field, days.reshape(-1)).reshape(days.shape)
 
 
-def _monday(days: AnyArray) -> AnyArray:
+def _find_monday(days: AnyArray) -> AnyArray:
     """Return the Monday of each date's week: the first Monday after the date minus 7 days, which may wrap around."""
     before = np.asarray(days - np.int32(7))
     return np.asarray(before + np.int32(1) + np.mod(np.int32(3) - before, np.int32(7)), dtype=np.int32)
 
 
-def _moved(days: AnyArray, months: AnyArray, day: int) -> AnyArray:
+def _move_by_months(days: AnyArray, months: AnyArray, day: int) -> AnyArray:
     shape = np.broadcast_shapes(days.shape, months.shape)
     one, other = (np.ascontiguousarray(np.broadcast_to(part, shape)).reshape(-1) for part in (days, months))
-    return moved(one, other, day).reshape(shape)
+    return move_dates(one, other, day).reshape(shape)
 
 
-def _dates(node: Expression, days: AnyArray, known: Mask, failed: Mask) -> Vector:
+def _narrow_to_dates(node: Expression, days: AnyArray, known: Mask, failed: Mask) -> Vector:
     """Return 64-bit day numbers as dates, which have 32 bits."""
     wrapped = days.astype(np.int32)
     if node.checked:
-        failed = any_of(failed, both(np.asarray(wrapped != days), known))
+        failed = unite_masks(failed, intersect_masks(np.asarray(wrapped != days), known))
     return Vector(wrapped, known, failed)
 
 
-def _microseconds(node: Expression, given: Vector) -> Vector:
+def _expand_to_microseconds(node: Expression, given: Vector) -> Vector:
     """Return the first microsecond of dates. Timestamps are returned unchanged, since in UTC they equal local time."""
     if given.data.dtype == np.int64:
         return given
@@ -73,5 +73,5 @@ def _microseconds(node: Expression, given: Vector) -> Vector:
     failed = given.failed
     if node.checked:
         beyond = np.asarray((given.data > _MOST_DAYS) | (given.data < -_MOST_DAYS))
-        failed = any_of(failed, both(beyond, given.known))
+        failed = unite_masks(failed, intersect_masks(beyond, given.known))
     return Vector(data, given.known, failed)

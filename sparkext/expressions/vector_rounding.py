@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from sparkext.expressions.decimal_vectors import places_dropped
-from sparkext.expressions.vectors import BoolArray, Vector, any_of, both
+from sparkext.expressions.decimal_vectors import drop_places
+from sparkext.expressions.vectors import BoolArray, Vector, intersect_masks, unite_masks
 from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.expressions.number_types import FLOATS
@@ -16,7 +16,7 @@ _END_OF_LONGS = float(1 << 63)
 MOST_PLACES = 18  # 10^18 is the last power of ten that fits a word
 
 
-def rounded_integer(node: Expression, given: Vector) -> Vector:
+def round_integers(node: Expression, given: Vector) -> Vector:
     """Round integers to tens, hundreds and so on."""
     places = -int(node.args[1].text or "")
     if places <= 0:
@@ -38,17 +38,17 @@ def rounded_integer(node: Expression, given: Vector) -> Vector:
         return Vector(narrow, given.known, given.failed)
     most = np.iinfo(narrow.dtype)
     overflows = np.asarray((whole > int(most.max) // unit) | (whole < -(-int(most.min) // unit)))
-    return Vector(narrow, given.known, any_of(given.failed, both(overflows, given.known)))
+    return Vector(narrow, given.known, unite_masks(given.failed, intersect_masks(overflows, given.known)))
 
 
-def nearest_long(node: Expression, given: Vector) -> Vector:
+def round_to_longs(node: Expression, given: Vector) -> Vector:
     """Return floors or ceilings of doubles as int64, saturated at its limits; NaN becomes 0."""
     whole = np.asarray((np.floor if node.op == "floor" else np.ceil)(given.data))
-    data = _saturated(whole, np.dtype(np.int64))
+    data = _saturate(whole, np.dtype(np.int64))
     if not node.checked:
         return Vector(data, given.known, given.failed)
     overflows = np.asarray((whole >= _END_OF_LONGS) | (whole < -_END_OF_LONGS))
-    return Vector(data, given.known, any_of(given.failed, both(overflows, given.known)))
+    return Vector(data, given.known, unite_masks(given.failed, intersect_masks(overflows, given.known)))
 
 
 def to_integer(node: Expression, given: Vector) -> Vector:
@@ -56,37 +56,37 @@ def to_integer(node: Expression, given: Vector) -> Vector:
     (argument,) = node.args
     target = np.dtype(node.number)
     if argument.type is not None and argument.type.name in FLOATS:
-        return _float_to_integer(node, given, target)
+        return _convert_floats(node, given, target)
     data = given.data
     if argument.scale:
-        data = places_dropped(data, argument.scale)
+        data = drop_places(data, argument.scale)
     most = np.iinfo(target)
     fails: BoolArray = np.zeros((), np.bool_)
     if node.checked and data.dtype != np.bool_:
         fails = np.asarray((data > int(most.max)) | (data < int(most.min)), dtype=np.bool_)
-    failed = any_of(given.failed, both(fails, given.known)) if fails.any() else given.failed
-    return Vector(_wrapped(data, target), given.known, failed)
+    failed = unite_masks(given.failed, intersect_masks(fails, given.known)) if fails.any() else given.failed
+    return Vector(_wrap_integers(data, target), given.known, failed)
 
 
-def _wrapped(data: AnyArray, target: np.dtype[Any]) -> AnyArray:
+def _wrap_integers(data: AnyArray, target: np.dtype[Any]) -> AnyArray:
     if data.dtype == object:
         data = np.asarray((data + (1 << 63)) % (1 << 64) - (1 << 63), dtype=object).astype(np.int64)
     return data.astype(target)
 
 
-def _float_to_integer(node: Expression, given: Vector, target: np.dtype[Any]) -> Vector:
+def _convert_floats(node: Expression, given: Vector, target: np.dtype[Any]) -> Vector:
     """Convert floats as Java does: saturated to int or long, then wrapped to narrower types."""
     wide = np.dtype(np.int64 if target.itemsize == 8 else np.int32)
-    data = _saturated(np.trunc(given.data), wide).astype(target)
+    data = _saturate(np.trunc(given.data), wide).astype(target)
     if not node.checked:
         return Vector(data, given.known, given.failed)
     # Java compares doubles: 2^63, the double nearest to the largest long, is too large, but passes.
     double = given.data.astype(np.float64)
     fits = (np.floor(double) <= float(np.iinfo(target).max)) & (np.ceil(double) >= float(np.iinfo(target).min))
-    return Vector(data, given.known, any_of(given.failed, both(np.asarray(~fits), given.known)))
+    return Vector(data, given.known, unite_masks(given.failed, intersect_masks(np.asarray(~fits), given.known)))
 
 
-def _saturated(whole: AnyArray, target: np.dtype[Any]) -> AnyArray:
+def _saturate(whole: AnyArray, target: np.dtype[Any]) -> AnyArray:
     """Return whole floats as integers, saturated at the limits of the type; NaN becomes 0."""
     limits = np.iinfo(target)
     end = -float(limits.min)

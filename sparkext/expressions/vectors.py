@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.kernels.columns.buffers import bits_view, validity, values_view
-from sparkext.kernels.keys.decimal_words import halves_of, words_of
+from sparkext.kernels.columns.buffers import unpack_bitmap, unpack_validity, view_values
+from sparkext.kernels.keys.decimal_words import halves_of, read_unscaled_digits
 from sparkext.kernels.keys.normalised import decimal_halves
 from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.plans.expressions.key_types import KeyType
-from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, WORDS, unscaled
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, WORDS, parse_unscaled
 from sparkext.rows.types import arrow_key_type
 
 BoolArray = npt.NDArray[np.bool_]
@@ -50,7 +50,7 @@ class Vector:
     @property
     def bounds(self) -> Interval:
         """Bounds of all integers or decimals: the known ones, else the extremes."""
-        return extremes(self.data) if self.within is None else self.within
+        return find_extremes(self.data) if self.within is None else self.within
 
     @property
     def is_constant(self) -> bool:
@@ -59,21 +59,21 @@ class Vector:
 
     def measured(self) -> Vector:
         """Return the same values with exact bounds."""
-        return replace(self, within=extremes(self.data))
+        return replace(self, within=find_extremes(self.data))
 
 
-def extremes(data: AnyArray) -> Interval:
+def find_extremes(data: AnyArray) -> Interval:
     """Return the smallest and the largest integer; 0 and 0 for an empty array."""
     return (int(data.min()), int(data.max())) if data.size else (0, 0)
 
 
-def both(*masks: Mask) -> Mask:
+def intersect_masks(*masks: Mask) -> Mask:
     """Return the conjunction of masks; None is true everywhere."""
     given = [mask for mask in masks if mask is not None]
     return reduce(np.bitwise_and, given) if given else None
 
 
-def any_of(*masks: Mask) -> Mask:
+def unite_masks(*masks: Mask) -> Mask:
     """Return the disjunction of masks; None is false everywhere."""
     given = [mask for mask in masks if mask is not None]
     return reduce(np.bitwise_or, given) if given else None
@@ -89,17 +89,17 @@ def where_false(vector: Vector) -> BoolArray:
     return np.asarray(~vector.data if vector.known is None else ~vector.data & vector.known)
 
 
-def in_turn(first: Mask, goes_on: Mask, second: Mask) -> Mask:
+def combine_failures(first: Mask, goes_on: Mask, second: Mask) -> Mask:
     """Return the failures of two operands, of which the second is evaluated only if `goes_on` (None: always)."""
-    return any_of(first, None if second is None else both(second, goes_on))
+    return unite_masks(first, None if second is None else intersect_masks(second, goes_on))
 
 
-def all_known(args: Sequence[Vector]) -> tuple[Mask, Mask]:
+def combine_known(args: Sequence[Vector]) -> tuple[Mask, Mask]:
     """Return whether all arguments are known, and whether one fails; each is evaluated if those before it are known."""
     known, failed = args[0].known, args[0].failed
     for argument in args[1:]:
-        failed = in_turn(failed, known, argument.failed)
-        known = both(known, argument.known)
+        failed = combine_failures(failed, known, argument.failed)
+        known = intersect_masks(known, argument.known)
     return known, failed
 
 
@@ -110,54 +110,54 @@ def dtype_of(kind: KeyType) -> np.dtype[Any]:
 
 def vector_of(array: pa.Array, kind: KeyType) -> Vector:
     """View an Arrow array of this type (see `arrow_key_type`); strings may have offsets of either width."""
-    valid = validity(array)
+    valid = unpack_validity(array)
     known = None if valid is None else valid.view(np.bool_)
     if kind.name in TEXTS:
         is_large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
         return Vector(array.cast(pa.large_binary() if is_large else pa.binary()), known)
     if kind.name == "bool":
-        return Vector(bits_view(array, 1).view(np.bool_), known)
+        return Vector(unpack_bitmap(array, 1).view(np.bool_), known)
     if kind.name != "decimal":
-        return Vector(values_view(array, _DTYPES[kind.name]), known)
-    words = words_of(array)
+        return Vector(view_values(array, _DTYPES[kind.name]), known)
+    words = read_unscaled_digits(array)
     if words is not None:
         return Vector(words.digits, known, within=(words.least, words.most))
-    return Vector(_digits(array, known), known)
+    return Vector(_decode_digits(array, known), known)
 
 
-def _digits(array: pa.Array, known: Mask) -> AnyArray:
+def _decode_digits(array: pa.Array, known: Mask) -> AnyArray:
     """Return decimals of any length as Python integers, nulls as 0."""
     halves = decimal_halves(array)
     digits = (halves[:, 1].astype(object) << 64) + halves[:, 0].view(np.uint64).astype(object)
     return digits if known is None else np.where(known, digits, 0)
 
 
-def constant(text: str | None, kind: KeyType) -> Vector:
+def make_constant(text: str | None, kind: KeyType) -> Vector:
     """Return the value of a literal."""
     if kind.name in TEXTS:
-        return Vector(pa.scalar(b"" if text is None else text.encode(), pa.binary()), _known_if(text is not None))
+        return Vector(pa.scalar(b"" if text is None else text.encode(), pa.binary()), _mask_constant(text is not None))
     if text is None:
-        return Vector(np.zeros((), dtype_of(kind)), _known_if(False))
-    number = number_array([text], kind).reshape(())
-    return Vector(number, within=None if number.dtype.kind in "bf" else extremes(number))
+        return Vector(np.zeros((), dtype_of(kind)), _mask_constant(False))
+    number = parse_numbers([text], kind).reshape(())
+    return Vector(number, within=None if number.dtype.kind in "bf" else find_extremes(number))
 
 
-def _known_if(known: bool) -> Mask:
+def _mask_constant(known: bool) -> Mask:
     return None if known else np.zeros((), dtype=np.bool_)
 
 
-def number_array(texts: Sequence[str], kind: KeyType) -> AnyArray:
+def parse_numbers(texts: Sequence[str], kind: KeyType) -> AnyArray:
     """Return the values of numeric literals of a type."""
     if kind.name == "bool":
         return np.array([text == "true" for text in texts], dtype=np.bool_)
     if kind.name in FLOATS:
         return np.array([float(text) for text in texts], dtype=kind.name)
-    values = [unscaled(text, kind.scale) for text in texts]
+    values = [parse_unscaled(text, kind.scale) for text in texts]
     fits = all(-(1 << 63) <= value < 1 << 63 for value in values)
     return np.array(values, dtype=dtype_of(kind) if fits else object)
 
 
-def arrow_of(vector: Vector, kind: KeyType, length: int) -> pa.Array:
+def convert_to_arrow(vector: Vector, kind: KeyType, length: int) -> pa.Array:
     """Return `length` values as an Arrow array of this type; strings keep the offset width of their columns."""
     known = vector.known
     if known is not None and known.ndim == 0:
@@ -165,12 +165,12 @@ def arrow_of(vector: Vector, kind: KeyType, length: int) -> pa.Array:
             return pa.nulls(length, arrow_key_type(kind))
         known = None
     if kind.name in TEXTS:
-        return _texts(vector.data, known, kind, length)
+        return _encode_texts(vector.data, known, kind, length)
     data = np.asarray(vector.data)
     if data.ndim == 0:
         data = np.full(length, data)
     if data.dtype == object:
-        data = _halves(data, known)
+        data = _encode_halves(data, known)
     elif kind.name == "bool":
         data = np.packbits(data, bitorder="little")
     elif kind.name == "decimal":
@@ -179,12 +179,12 @@ def arrow_of(vector: Vector, kind: KeyType, length: int) -> pa.Array:
     return pa.Array.from_buffers(arrow_key_type(kind), length, [bitmap, pa.py_buffer(np.ascontiguousarray(data))])
 
 
-def _halves(digits: AnyArray, known: Mask) -> AnyArray:
+def _encode_halves(digits: AnyArray, known: Mask) -> AnyArray:
     values = digits if known is None else np.where(known, digits, 0)
     return np.frombuffer(b"".join(value.to_bytes(16, "little", signed=True) for value in values.tolist()), np.int64)
 
 
-def _texts(data: Any, known: Mask, kind: KeyType, length: int) -> pa.Array:
+def _encode_texts(data: Any, known: Mask, kind: KeyType, length: int) -> pa.Array:
     array = pa.array([data.as_py()]).take(pa.array(np.zeros(length, np.int32))) if isinstance(data, pa.Scalar) else data
     if known is not None:
         array = pc.if_else(pa.array(known), array, pa.scalar(None, array.type))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sparkext.config import Settings, read_settings
 from sparkext.errors import ConfigError, InvalidCallError, InvalidJoinError
-from sparkext.spark.arrow import not_arrow
+from sparkext.spark.arrow import find_non_arrow_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -20,7 +20,7 @@ _FRAMES = ("DataFrame", "Table")
 """Type names of a left side that a caller passed as an argument by mistake."""
 
 
-def called_as(
+def check_signature(
     usage: str, error: type[InvalidCallError] = InvalidJoinError
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Decorate a public function: a call that does not fit its signature raises `error`, which shows `usage`."""
@@ -57,9 +57,9 @@ def read_or_default(options: Mapping[str, str], overrides: dict[str, object]) ->
         return read_settings(options.get, {}), error
 
 
-def check_travel(schema: StructType, side: str, problems: list[str]) -> None:
+def check_arrow_types(schema: StructType, side: str, problems: list[str]) -> None:
     """Add to `problems` the columns of a schema whose types have no Arrow equivalent."""
-    for name, data_type in not_arrow(schema):
+    for name, data_type in find_non_arrow_columns(schema):
         problems.append(
             f"{side} column {name!r} of type {data_type} cannot be passed between Spark and Python as Arrow:"
             " drop or cast it, or use Spark's own join"

@@ -13,17 +13,17 @@ from sparkext.build_sides.file import check_build_size, collect_batches, write_b
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
-from sparkext.engine.derived_rows import PipelinedRows
-from sparkext.joins.lineage import Lineage, remembered
+from sparkext.engine.derived_rows import DerivedRows
+from sparkext.joins.lineage import Lineage, find_lineage
 from sparkext.joins.publishing import publish_file
 from sparkext.memory import address_space
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.pipeline.projection import Projection
-from sparkext.reports.progress import CountingStream, counted_rows, on_terminal, progress
-from sparkext.spark.arrow import arrow_schema, local_table, takes_tables, unconvertible_columns
+from sparkext.reports.progress import CountingStream, count_passing_rows, is_on_terminal, progress
+from sparkext.spark.arrow import arrow_schema, convert_local_data, find_unconvertible_columns, takes_tables
 from sparkext.spark.collecting import collect_as_arrow
 from sparkext.spark.frames import is_cached, is_dataframe, pick
-from sparkext.spark.session_settings import draws_jobs, encrypts_files, is_connect, tasks_per_executor
+from sparkext.spark.session_settings import count_tasks_per_executor, draws_jobs, encrypts_files, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,7 @@ class DriverBuildSide:
         if self.made_by is None or self.made_by.scan is None or encrypts_files(session):
             return publish(session, self.table(session, positions, settings), settings)
         files, read = self.made_by.scan.table, self.made_by.scan.columns
-        threads = tasks_per_executor(session) or 1
+        threads = count_tasks_per_executor(session) or 1
         max_bytes, cache_bytes = settings.build_side_max_bytes, settings.index_cache_max_bytes
         if not self.made_by.spec.joins:
             columns = [read[position] for position in positions or (0,)]
@@ -71,7 +71,7 @@ class DriverBuildSide:
             return ScannedFiles(scan, files.splits, max_bytes, cache_bytes, threads)
         picked = [self.made_by.outputs[position] for position in positions or (0,)]
         schema = arrow_schema(StructType([output.field for output in picked]))
-        return PipelinedRows(
+        return DerivedRows(
             replace(self.made_by.spec, outputs=tuple(output.ref for output in picked)).to_json(),
             files.scan(read, settings.morsel_max_rows),
             self.made_by.scan.parts,
@@ -94,7 +94,7 @@ def publish(session: SparkSession, table: pa.Table, settings: Settings) -> Build
         )
 
 
-def build_side(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
+def convert_build_side(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
     """Convert a Spark DataFrame, a pandas DataFrame or a pyarrow Table; return None after adding to `problems`."""
     if is_connect(session) and encrypts_files(session):
         problems.append(
@@ -105,7 +105,7 @@ def build_side(session: SparkSession, other: Any, problems: list[str]) -> Driver
     if is_dataframe(other):
         return _from_spark(session, other, problems)
     if _is_pandas(other) and _is_for_spark(session):
-        return _through_spark(session, other, problems)
+        return _convert_with_spark(session, other, problems)
     if isinstance(other, pa.Table) and not takes_tables():
         problems.append("other is a pyarrow Table, which PySpark accepts only from 4.0 on; pass a DataFrame")
         return None
@@ -124,7 +124,7 @@ def _is_for_spark(session: SparkSession) -> bool:
     return as_maps or not takes_tables()
 
 
-def _through_spark(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
+def _convert_with_spark(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
     try:
         created = session.createDataFrame(other)
     except Exception as error:  # as in `_from_local`
@@ -145,14 +145,14 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
         picked = pick(other, positions)
         arrow = arrow_schema(picked.schema)
         order: list[int] = []
-        shown = settings.progress and not (on_terminal() and draws_jobs(session))
+        shown = settings.progress and not (is_on_terminal() and draws_jobs(session))
         with (
             progress("collecting a build side", "rows", shown=shown) as advance,
             closing(collect_as_arrow(picked, order)) as arriving,
         ):
-            return collect_batches(counted_rows(arriving, advance), arrow, settings.build_side_max_bytes, order)
+            return collect_batches(count_passing_rows(arriving, advance), arrow, settings.build_side_max_bytes, order)
 
-    made_by = remembered(other)
+    made_by = find_lineage(other)
     # A join that emits unmatched build rows needs a shuffle, which workers cannot run.
     own = made_by is not None and made_by.scan is not None and not made_by.spec.owner_columns and not is_cached(other)
     return DriverBuildSide(other.schema, collect, lambda: other, made_by if own else None)
@@ -160,9 +160,9 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
 
 def _from_local(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
     try:
-        schema, table = local_table(session, other)
+        schema, table = convert_local_data(session, other)
     except Exception as error:  # for unsupported types, pandas, pyarrow and PySpark raise errors of different classes
-        names = unconvertible_columns(session, other)
+        names = find_unconvertible_columns(session, other)
         where = f" (column {', '.join(map(repr, names))}: cast or drop it)" if names else ""
         problems.append(f"other cannot be converted to Spark's types{where}: {error}")
         return None
@@ -176,13 +176,13 @@ def _from_local(session: SparkSession, other: Any, problems: list[str]) -> Drive
 
     def frame() -> DataFrame:
         # createDataFrame loses the rows after an empty chunk, and fails for a column without any chunk.
-        whole = pa.table([_whole(column) for column in table.columns], schema=table.schema)
+        whole = pa.table([_combine_chunks(column) for column in table.columns], schema=table.schema)
         return session.createDataFrame(whole, schema)
 
     return DriverBuildSide(schema, collect, frame)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def _combine_chunks(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return column.combine_chunks() if column.num_chunks != 1 else column
 
 

@@ -30,7 +30,7 @@ def resolve_column(
     name: str, fields: Sequence[StructField], side: str, case_sensitive: bool, problems: list[str]
 ) -> int | None:
     """Return the position of the only column called `name`, or None after adding to `problems`."""
-    found = [i for i, field in enumerate(fields) if _same(field.name, name, case_sensitive)]
+    found = [i for i, field in enumerate(fields) if _is_same_name(field.name, name, case_sensitive)]
     if len(found) == 1:
         return found[0]
     available = [field.name for field in fields]
@@ -46,11 +46,11 @@ def resolve_column(
     return None
 
 
-def _same(one: str, other: str, case_sensitive: bool) -> bool:
+def _is_same_name(one: str, other: str, case_sensitive: bool) -> bool:
     return one == other or (not case_sensitive and one.lower() == other.lower())
 
 
-def common_type(left: StructField, right: StructField, problems: list[str]) -> KeyType | None:
+def find_common_type(left: StructField, right: StructField, problems: list[str]) -> KeyType | None:
     """Return the type in which two columns are compared, or None after adding to `problems`."""
     types = []
     for side, field in (("left", left), ("right", right)):

@@ -58,7 +58,7 @@ def read_condition(on: Any, kind: str | None, how: object, problems: list[str]) 
         return nothing
     items = [on] if isinstance(on, str) else on
     if not isinstance(items, (list, tuple)):
-        problems.append(_wrong_on(on))
+        problems.append(_describe_wrong_item(on))
         return nothing
     if not items:
         problems.append("on is empty: name at least one key column, or use how='cross' without on")
@@ -66,7 +66,7 @@ def read_condition(on: Any, kind: str | None, how: object, problems: list[str]) 
     if all(isinstance(item, str) for item in items):
         return JoinCondition(tuple(NamedPair(item, item, null_safe=False) for item in items), using=True)
     read = [_read_item(item) for item in items]
-    problems.extend(_wrong_on(item) for item, part in zip(items, read, strict=True) if part is None)
+    problems.extend(_describe_wrong_item(item) for item, part in zip(items, read, strict=True) if part is None)
     pairs = tuple(part for part in read if isinstance(part, NamedPair))
     ranges = tuple(part for part in read if isinstance(part, NamedRange))
     if ranges and not pairs and kind in BUILD_PRESERVING:
@@ -87,7 +87,7 @@ def _read_item(item: Any) -> NamedPair | NamedRange | None:
     return NamedPair(left, right, null_safe=op == NULL_SAFE) if op == NULL_SAFE or op in _EQUAL else None
 
 
-def _wrong_on(item: Any) -> str:
+def _describe_wrong_item(item: Any) -> str:
     if type(item).__name__ == "Column":
         return (
             f"on holds the Column {item}: conditions on Columns need the session extension (sparkext.configure); here"

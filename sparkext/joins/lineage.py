@@ -24,7 +24,7 @@ from sparkext.scans.scanned_table import ProbeScan
 from sparkext.shuffle.received_partition import PartitionSchemas
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import is_cached, map_in_arrow
-from sparkext.spark.session_settings import is_connect, tasks_per_executor
+from sparkext.spark.session_settings import count_tasks_per_executor, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +69,7 @@ class Lineage:
         parts = len(scan.parts)
         frame = session.range(0, parts, 1, max(parts, 1))
         spec = PipelineSpec(len(outputs), (), tuple(out.ref for out in outputs))
-        return cls(frame, spec, outputs, reporter=new_reporter(session), scan=scan)
+        return cls(frame, spec, outputs, reporter=create_reporter(session), scan=scan)
 
     def reading(self, frame: DataFrame, owner_columns: int) -> Lineage:
         """Return the same pipeline over `frame`, which has `owner_columns` additional columns in front."""
@@ -89,7 +89,7 @@ class Lineage:
             spec=spec,
             outputs=resolved.outputs,
             sources=(*self.sources, source),
-            reporter=new_reporter(session),
+            reporter=create_reporter(session),
         )
         return extended.frame(settings)
 
@@ -109,27 +109,27 @@ class Lineage:
             None if self.scan is None else self.scan.parts,
             partition=self.partition,
             settings=settings,
-            tasks_sharing=tasks_per_executor(self.input.sparkSession),
+            tasks_sharing=count_tasks_per_executor(self.input.sparkSession),
         )
         frame = map_in_arrow(self.input, task, schema)
         setattr(frame, _ATTRIBUTE, self)
         return frame
 
 
-def new_reporter(session: SparkSession) -> Reporter:
+def create_reporter(session: SparkSession) -> Reporter:
     """Return the reporter of task metrics for this type of session."""
     return SpoolReporter() if is_connect(session) else AccumulatorReporter(session)
 
 
 def lineage_of(frame: DataFrame) -> Lineage:
     """Return the pipeline to extend: the pipeline that computes `frame`, or a new pipeline that reads it."""
-    made_by = remembered(frame)
+    made_by = find_lineage(frame)
     if made_by is None or is_cached(frame):
         return Lineage.starting_at(frame)
     return made_by
 
 
-def remembered(frame: object) -> Lineage | None:
+def find_lineage(frame: object) -> Lineage | None:
     """Return the pipeline that computes `frame`, or None if no transform returned this same object."""
     lineage = getattr(frame, "__dict__", {}).get(_ATTRIBUTE)
     return lineage if isinstance(lineage, Lineage) else None

@@ -19,7 +19,7 @@ from sparkext.joins.build_rows_task import BuildRowsTask
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.spark.arrow import arrow_schema
-from sparkext.spark.session_settings import tasks_per_executor
+from sparkext.spark.session_settings import count_tasks_per_executor
 from sparkext.spark.worker_python import run_in_workers
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def shuffle_with_build_rows(
     probe = plain.select(
         F.lit(None).cast("bigint").alias(_OWNER),
         *(
-            _shuffle_key(F.col(columns[key.probe.column]), key_type).alias(_KEY.format(number))
+            _convert_shuffle_key(F.col(columns[key.probe.column]), key_type).alias(_KEY.format(number))
             for number, (key, key_type) in enumerate(zip(resolved.spec.keys, resolved.key_types, strict=True))
         ),
         *columns,
@@ -62,7 +62,7 @@ def shuffle_with_build_rows(
     owners = _build_keys(frame, resolved, source, build, settings).select(
         _OWNER,
         *(
-            _shuffle_key(F.col(_KEY.format(number)), key_type).alias(_KEY.format(number))
+            _convert_shuffle_key(F.col(_KEY.format(number)), key_type).alias(_KEY.format(number))
             for number, key_type in enumerate(resolved.key_types)
         ),
         *(
@@ -87,12 +87,12 @@ def _build_keys(
     schema = StructType(fields)
     session = frame.sparkSession
     keys = tuple(key.build for key in resolved.spec.keys)
-    sharing = tasks_per_executor(session)
+    sharing = count_tasks_per_executor(session)
     task = BuildRowsTask(source, keys, parts, arrow_schema(schema), settings=settings, tasks_sharing=sharing)
     return run_in_workers(session.range(0, parts, 1, parts), task, schema)
 
 
-def _shuffle_key(column: Column, key_type: KeyType) -> Column:
+def _convert_shuffle_key(column: Column, key_type: KeyType) -> Column:
     """Convert a key column so that Spark hashes two values alike if the join treats them as equal."""
     from pyspark.sql import functions as F
 

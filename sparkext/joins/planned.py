@@ -38,11 +38,11 @@ def join_by_names(
     """Join on the columns that `resolved` has found by name."""
     from pyspark.sql import functions as F
 
-    build = _hinted(other.frame(), overrides)
+    build = _add_hint(other.frame(), overrides)
     how = resolved.spec.how
     if condition.using:
         return frame.join(build, [pair.left for pair in condition.pairs], how)
-    left, right = _numbered(frame, "l"), _numbered(build, "r")
+    left, right = _number_columns(frame, "l"), _number_columns(build, "r")
     on = []
     for key in resolved.spec.keys:
         one, two = F.col(f"l{key.probe.column}"), F.col(f"r{resolved.published[key.build]}")
@@ -77,7 +77,7 @@ def join_as_of(
 
     as_of = resolved.spec.as_of
     assert as_of is not None, "it is an as-of join"
-    left, right = _numbered(frame, "l"), _numbered(_hinted(other.frame(), overrides), "r")
+    left, right = _number_columns(frame, "l"), _number_columns(_add_hint(other.frame(), overrides), "r")
     on = [F.col(f"l{key.probe.column}") == F.col(f"r{key.build}") for key in resolved.spec.keys]
     joined = left._joinAsOf(
         right,
@@ -85,7 +85,7 @@ def join_as_of(
         rightAsOfColumn=F.col(f"r{as_of.build}"),
         on=on or None,
         how=resolved.spec.how,
-        tolerance=_tolerance(as_of),
+        tolerance=_create_tolerance_literal(as_of),
         allowExactMatches=as_of.exact,
         direction=as_of.direction,
     )
@@ -93,7 +93,7 @@ def join_as_of(
     return joined.select(*wanted).toDF(*(output.field.name for output in resolved.outputs))
 
 
-def _tolerance(as_of: AsOf) -> Any:
+def _create_tolerance_literal(as_of: AsOf) -> Any:
     """Return the tolerance as a Spark literal, None if it is so large that it excludes nothing."""
     from pyspark.sql import functions as F
 
@@ -111,7 +111,7 @@ def _tolerance(as_of: AsOf) -> Any:
     return F.lit(datetime.timedelta(microseconds=units) if name.startswith("timestamp") else units)
 
 
-def _numbered(frame: DataFrame, letter: str) -> DataFrame:
+def _number_columns(frame: DataFrame, letter: str) -> DataFrame:
     """Name columns by position: names may repeat, and the two sides may come from one DataFrame."""
     return frame.toDF(*(f"{letter}{number}" for number in range(len(frame.columns))))
 
@@ -120,7 +120,7 @@ def join_by_columns(
     frame: DataFrame, other: DriverBuildSide, on: Any, how: str, overrides: Mapping[str, object]
 ) -> DataFrame:
     """Join on conditions of Columns, which Spark resolves."""
-    return frame.join(_hinted(other.frame(), overrides), on, how)
+    return frame.join(_add_hint(other.frame(), overrides), on, how)
 
 
 def holds_columns(on: Any) -> bool:
@@ -129,7 +129,7 @@ def holds_columns(on: Any) -> bool:
     return bool(items) and all(type(item).__name__ == "Column" for item in items)
 
 
-def _hinted(build: DataFrame, overrides: Mapping[str, object]) -> DataFrame:
+def _add_hint(build: DataFrame, overrides: Mapping[str, object]) -> DataFrame:
     options = [f"{_OPTIONS[name]}={value}" for name, value in overrides.items() if name in _OPTIONS]
     hinted: DataFrame = build.hint(HINT, *options)
     return hinted

@@ -18,7 +18,7 @@ import pyarrow as pa
 from sparkext.build_sides.index_store import remove_with_indexes
 from sparkext.build_sides.published_files import ArtifactFile, BroadcastBytes, BroadcastFile
 from sparkext.build_sides.sources import BuildSource
-from sparkext.spark.internals import of_either
+from sparkext.spark.internals import import_from_either
 from sparkext.spark.session_settings import is_connect
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def publish_file(session: SparkSession, write: Callable[[IO[bytes]], object]) ->
 
 
 def _publish_plainly(context: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
-    class RawFileBroadcast(of_either("pyspark.core.broadcast", "pyspark.broadcast", "Broadcast")):  # type: ignore[misc]
+    class RawFileBroadcast(import_from_either("pyspark.core.broadcast", "pyspark.broadcast", "Broadcast")):  # type: ignore[misc]
         """A broadcast whose file holds the bytes that `write` wrote, not a pickle: workers map the file."""
 
         def dump(self, value: Any, f: Any) -> None:

@@ -15,7 +15,7 @@ from sparkext.rows.types import spark_key_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
-from sparkext.joins.columns import OutputField, as_nullable, check_names, common_type, resolve_column
+from sparkext.joins.columns import OutputField, as_nullable, check_names, find_common_type, resolve_column
 from sparkext.joins.join_condition import NULL_SAFE, JoinCondition
 
 
@@ -69,18 +69,18 @@ def resolve_join(
     ]
     resolved = [(a, b, safe) for a, b, safe in pairs if a is not None and b is not None]
     compared = [(a, op, b) for a, op, b in ends if a is not None and b is not None]
-    key_types = [common_type(left_fields[a], right[b], problems) for a, b, _ in resolved]
-    end_types = [common_type(left_fields[a], right[b], problems) for a, _, b in compared]
+    key_types = [find_common_type(left_fields[a], right[b], problems) for a, b, _ in resolved]
+    end_types = [find_common_type(left_fields[a], right[b], problems) for a, _, b in compared]
     if len(resolved) < len(pairs) or len(compared) < len(ends):
         return None
     _check_compared(
         [(right[b].name, key_type) for (_, _, b), key_type in zip(compared, end_types, strict=True)], problems
     )
-    published = _published(kind, [b for _, b, _ in resolved] + [b for _, _, b in compared], len(right))
+    published = _choose_published(kind, [b for _, b, _ in resolved] + [b for _, _, b in compared], len(right))
     place = {column: number for number, column in enumerate(published)}
     # Output names depend on `on` alone, so collisions are reported even if a type is wrong.
     types = [key_type or KeyType("binary") for key_type in key_types]
-    outputs = _outputs(left, right, resolved, types, condition.using, kind, source, place)
+    outputs = _lay_out_columns(left, right, resolved, types, condition.using, kind, source, place)
     check_names(outputs, case_sensitive, problems)
     if len(problems) > before:
         return None
@@ -92,7 +92,7 @@ def resolve_join(
         RangePair(left[a].ref, op, place[b], str(end_type))
         for (a, op, b), end_type in zip(compared, end_types, strict=True)
     )
-    spec = JoinSpec(kind, keys, algorithm, _label(condition, kind), ranges=ranges)
+    spec = JoinSpec(kind, keys, algorithm, _write_label(condition, kind), ranges=ranges)
     return ResolvedJoin(spec, published, tuple(outputs), tuple(types), tuple(right[b] for _, b, _ in resolved))
 
 
@@ -116,14 +116,14 @@ def _check_compared(columns: Sequence[tuple[str, KeyType | None]], problems: lis
         )
 
 
-def _published(kind: str, keys: Sequence[int], width: int) -> tuple[int, ...]:
+def _choose_published(kind: str, keys: Sequence[int], width: int) -> tuple[int, ...]:
     """Return the build columns that workers need: compared columns only for semi and anti joins, otherwise all."""
     if kind in ("semi", "anti"):
         return tuple(dict.fromkeys(keys))
     return tuple(range(width))
 
 
-def _outputs(
+def _lay_out_columns(
     left: Sequence[OutputField],
     right: Sequence[StructField],
     pairs: Sequence[tuple[int, int, bool]],
@@ -149,11 +149,11 @@ def _outputs(
     keys = []
     for a, b, key_type in zip(left_keys, right_keys, key_types, strict=True) if using else ():
         right_key = OutputField(right[b], ColumnRef(source, place[b]))
-        keys.append({"right": right_key, "full": _either(left[a], right_key, key_type)}.get(kind, left[a]))
+        keys.append({"right": right_key, "full": _coalesce_keys(left[a], right_key, key_type)}.get(kind, left[a]))
     return [*keys, *rest_left, *rest_right]
 
 
-def _either(left: OutputField, right: OutputField, common: KeyType) -> OutputField:
+def _coalesce_keys(left: OutputField, right: OutputField, common: KeyType) -> OutputField:
     """Return the key column of a full outer join, Spark's `coalesce(left key, right key)`."""
     from pyspark.sql.types import DecimalType, DoubleType, StructField
 
@@ -166,7 +166,7 @@ def _either(left: OutputField, right: OutputField, common: KeyType) -> OutputFie
     return OutputField(StructField(left.field.name, data_type, True), ref)
 
 
-def _label(condition: JoinCondition, kind: str) -> str:
+def _write_label(condition: JoinCondition, kind: str) -> str:
     if not condition.names:
         return "cross"
     terms = [

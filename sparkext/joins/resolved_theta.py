@@ -14,13 +14,13 @@ from numba.core.errors import NumbaError
 from sparkext.joins.columns import OutputField, as_nullable, check_names
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.plans.expressions.number_types import number_type
-from sparkext.plans.pipeline.join_names import join_kind
+from sparkext.plans.pipeline.join_names import parse_join_kind
 from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec
 from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate
-from sparkext.predicates.python_predicate import PredicateError, bind_predicate, fields_read, is_function
+from sparkext.predicates.python_predicate import PredicateError, bind_predicate, find_read_fields, is_function
 from sparkext.predicates.theta_condition import record_fields
 from sparkext.rows.types import spark_key_type
-from sparkext.spark.internals import pickled
+from sparkext.spark.internals import pickle_value
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -39,7 +39,7 @@ def resolve_theta(
 ) -> ResolvedJoin | None:
     """Compile the predicate for these columns; return None if `problems` got longer."""
     before = len(problems)
-    kind = join_kind(how) if isinstance(how, str) else None
+    kind = parse_join_kind(how) if isinstance(how, str) else None
     if kind not in _KINDS:
         problems.append(f"how={how!r}: a theta join is one of {', '.join(map(repr, _KINDS))}")
     sides = [left, [OutputField(field, ColumnRef(source, number)) for number, field in enumerate(right)]]
@@ -48,10 +48,10 @@ def resolve_theta(
             f"predicate is {predicate!r}: expected a function of a left and a right row that returns a bool"
         )
         return None
-    there = [_record(side, None) for side in sides]
+    there = [_select_columns(side, None) for side in sides]
     listed = f"left has {_listed(there[0])}; right has {_listed(there[1])}"
     try:
-        read = [fields_read(predicate, number) for number in range(2)]
+        read = [find_read_fields(predicate, number) for number in range(2)]
     except ValueError as error:
         problems.append(f"predicate {_name(predicate)} {error}")
         return None
@@ -62,7 +62,7 @@ def resolve_theta(
         for side, names, record in zip(("left", "right"), read, there, strict=True)
         for name in sorted(names - {column.name for column in record})
     ]
-    records = [_record(side, names) for side, names in zip(sides, read, strict=True)]
+    records = [_select_columns(side, names) for side, names in zip(sides, read, strict=True)]
     if missing:
         reads = f"reads {', '.join(missing)}; each field must name exactly one numeric column"
         problems.append(f"predicate {_name(predicate)} {reads}: {listed}")
@@ -77,7 +77,7 @@ def resolve_theta(
     check_names(outputs, case_sensitive, problems)
     if len(problems) > before:
         return None
-    code = base64.b64encode(pickled(predicate)).decode()
+    code = base64.b64encode(pickle_value(predicate)).decode()
     published = tuple(range(len(right)))
     if kind in ("semi", "anti"):
         published = tuple(column.column for column in records[1])
@@ -87,7 +87,7 @@ def resolve_theta(
     return ResolvedJoin(spec, published, tuple(outputs), (), ())
 
 
-def _record(outputs: Sequence[OutputField], names: set[str] | None) -> list[NamedColumn]:
+def _select_columns(outputs: Sequence[OutputField], names: set[str] | None) -> list[NamedColumn]:
     """Return the numeric columns whose names are unique Python identifiers, only those in `names` unless it is None."""
     columns = []
     times = Counter(output.field.name for output in outputs)

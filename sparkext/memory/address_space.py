@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 from sparkext.config import parse_bytes
 from sparkext.errors import BuildSideTooLargeError, EnvironmentProblemError
-from sparkext.wording import size
+from sparkext.wording import format_bytes
 
 LEAST_BYTES = 640 << 20
 """Below this limit the session extension declines joins (`Acceptance.scala`)."""
@@ -30,7 +30,7 @@ _ARROWS_ALLOCATOR = "ARROW_DEFAULT_MEMORY_POOL"
 _M_ARENA_MAX = -8
 
 
-def limit() -> int | None:
+def read_limit() -> int | None:
     """Return the address space limit of this process in bytes, None if there is none."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
@@ -48,7 +48,7 @@ def spare_for_workers() -> None:
 
 def spare() -> None:
     """Reduce reservations of address space from now on, if this process has a limit."""
-    if limit() is not None:
+    if read_limit() is not None:
         import pyarrow as pa
 
         if _ARROWS_ALLOCATOR not in os.environ:
@@ -73,12 +73,12 @@ def check_setting(conf: Callable[[str], str | None]) -> None:
     least = LEAST_BYTES if is_forked else LEAST_BYTES_OF_BARE
     if each < least:
         raise EnvironmentProblemError(
-            f"spark.executor.pyspark.memory leaves a worker {size(each)} of address space; a pipelined join"
-            f" needs at least {size(least)}: unset it, or raise it (the cores of an executor share it)"
+            f"spark.executor.pyspark.memory leaves a worker {format_bytes(each)} of address space; a pipelined join"
+            f" needs at least {format_bytes(least)}: unset it, or raise it (the cores of an executor share it)"
         )
 
 
-def check_room() -> None:
+def check_process_limit() -> None:
     """Check that this process's limit, if there is one, is sufficient to run a pipeline.
 
     Raises
@@ -86,16 +86,16 @@ def check_room() -> None:
     EnvironmentProblemError
         The limit is too low. The message gives it and the required minimum.
     """
-    found = limit()
+    found = read_limit()
     if found is not None and found < LEAST_BYTES:
         raise EnvironmentProblemError(
-            f"this worker may use {size(found)} of address space (spark.executor.pyspark.memory, shared by"
-            f" the spark.executor.cores); a pipelined join needs at least {size(LEAST_BYTES)}: raise it, or unset it"
+            f"this worker may use {format_bytes(found)} of address space (spark.executor.pyspark.memory, shared by the"
+            f" spark.executor.cores); a pipelined join needs at least {format_bytes(LEAST_BYTES)}: raise it, or unset it"
         )
 
 
 @contextmanager
-def mapping(what: str) -> Iterator[None]:
+def explain_mapping_errors(what: str) -> Iterator[None]:
     """Replace the OSError of a mapping that exceeds the address space by an error that names the mapped data (`what`).
 
     Raises
@@ -108,8 +108,8 @@ def mapping(what: str) -> Iterator[None]:
     except OSError as error:
         if os.strerror(errno.ENOMEM) not in str(error):  # pyarrow's errors have no errno
             raise
-        found = limit()
-        limited = "" if found is None else f" of {size(found)} (spark.executor.pyspark.memory)"
+        found = read_limit()
+        limited = "" if found is None else f" of {format_bytes(found)} (spark.executor.pyspark.memory)"
         raise BuildSideTooLargeError(
             f"{what} does not fit in the worker's address space{limited}; mapped files count towards it: raise that"
             " limit or unset it, filter the build side, select fewer columns, or set spark.sparkext.mode=off"

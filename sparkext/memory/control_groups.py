@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from sparkext.memory.kernel_file import KernelFile, field, read_once
-from sparkext.wording import size
+from sparkext.memory.kernel_file import KernelFile, parse_field, read_once
+from sparkext.wording import format_bytes
 
 # Version 1 represents "unlimited" by a huge number, which depends on the page size.
 _UNLIMITED = 1 << 60
@@ -62,8 +62,8 @@ class ControlGroup:
         self._limits = [KernelFile(folder / name) for name in layout.limits]
         self._usage = KernelFile(folder / layout.usage)
         self._stat = KernelFile(folder / "memory.stat")
-        self._file_pages = [_needle(name) for name in layout.file_pages]
-        self._unwritten_pages = [_needle(name) for name in layout.unwritten_pages]
+        self._file_pages = [_encode_needle(name) for name in layout.file_pages]
+        self._unwritten_pages = [_encode_needle(name) for name in layout.unwritten_pages]
 
     def refresh(self) -> None:
         """Read again the values that change slowly or are expensive. Without a limit only the limits are read."""
@@ -71,8 +71,8 @@ class ControlGroup:
         self.limit = min((limit for limit in limits if limit < _UNLIMITED), default=None)
         if self.limit is not None:
             stat = b"\n" + self._stat.read()
-            pages = sum(field(stat, needle) or 0 for needle in self._file_pages)
-            self.reclaimable = max(0, pages - sum(field(stat, needle) or 0 for needle in self._unwritten_pages))
+            pages = sum(parse_field(stat, needle) or 0 for needle in self._file_pages)
+            self.reclaimable = max(0, pages - sum(parse_field(stat, needle) or 0 for needle in self._unwritten_pages))
 
     def free(self) -> int | None:
         """Return the bytes that the group may still use; None if it has no limit or its usage is unknown."""
@@ -86,10 +86,12 @@ class ControlGroup:
         if self.limit is None:
             return label, f"no limit ({', '.join(file.path.name for file in self._limits)})"
         usage = self._usage.number()
-        used = "unknown" if usage is None else f"{size(usage)}, {size(self.reclaimable)} of it reclaimable"
+        used = (
+            "unknown" if usage is None else f"{format_bytes(usage)}, {format_bytes(self.reclaimable)} of it reclaimable"
+        )
         return (
             label,
-            f"limit {size(self.limit)}, used {used} ({self._usage.path.name}, {self._stat.path.name})",
+            f"limit {format_bytes(self.limit)}, used {used} ({self._usage.path.name}, {self._stat.path.name})",
         )
 
     def close(self) -> None:
@@ -98,12 +100,12 @@ class ControlGroup:
             file.close()
 
 
-def control_groups(proc: Path, cgroup: Path) -> Iterator[ControlGroup]:
+def find_control_groups(proc: Path, cgroup: Path) -> Iterator[ControlGroup]:
     """Yield the control groups that account for this process's memory, innermost first."""
-    layout, base, path = _membership(proc, cgroup)
+    layout, base, path = _find_membership(proc, cgroup)
     if layout is None:
         return
-    folder = _visible_folder(proc, base, path)
+    folder = _locate_visible_folder(proc, base, path)
     while True:
         yield ControlGroup(folder, layout)
         # In version 1, a parent may be configured not to account for its children.
@@ -112,7 +114,7 @@ def control_groups(proc: Path, cgroup: Path) -> Iterator[ControlGroup]:
         folder = folder.parent
 
 
-def _membership(proc: Path, cgroup: Path) -> tuple[_Layout | None, Path, str]:
+def _find_membership(proc: Path, cgroup: Path) -> tuple[_Layout | None, Path, str]:
     """Return the layout, mount point and path of the memory control group, from lines `id:controllers:path`.
 
     If version 1 has the memory controller, version 2 may also be mounted, but cannot have it.
@@ -128,7 +130,7 @@ def _membership(proc: Path, cgroup: Path) -> tuple[_Layout | None, Path, str]:
     return (None, cgroup, "/") if unified is None else (_V2, cgroup, unified)
 
 
-def _visible_folder(proc: Path, base: Path, path: str) -> Path:
+def _locate_visible_folder(proc: Path, base: Path, path: str) -> Path:
     """Return the folder of control group `path` below the mount point `base`.
 
     In a container, the mount may show only a part of the hierarchy. `mountinfo` gives the name of this part, which is
@@ -144,5 +146,5 @@ def _visible_folder(proc: Path, base: Path, path: str) -> Path:
     return folder if ".." not in inside.parts and folder.is_dir() else base
 
 
-def _needle(name: str) -> bytes:
+def _encode_needle(name: str) -> bytes:
     return b"\n%s " % name.encode()

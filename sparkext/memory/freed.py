@@ -22,7 +22,7 @@ _RECLAIM_SECONDS = 0.1
 _reclaimed = 0.0
 
 
-def keep() -> None:
+def keep_freed_memory() -> None:
     """Configure Arrow's allocator to keep freed memory for a minute: Spark, too, keeps idle workers for a minute.
 
     This applies to this process and its forks. Call it before pyarrow is loaded. A setting of the user is kept.

@@ -57,7 +57,7 @@ def number(text: bytes) -> int | None:
         return None
 
 
-def field(text: bytes, needle: bytes) -> int | None:
+def parse_field(text: bytes, needle: bytes) -> int | None:
     """Return the integer after `needle`, without splitting the text; None if `needle` or an integer is missing."""
     start = text.find(needle)
     if start < 0:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from sparkext.memory import address_space
-from sparkext.memory.control_groups import ControlGroup, control_groups
-from sparkext.memory.kernel_file import KernelFile, field, number
-from sparkext.wording import size
+from sparkext.memory.control_groups import ControlGroup, find_control_groups
+from sparkext.memory.kernel_file import KernelFile, number, parse_field
+from sparkext.wording import format_bytes
 
 LimitName = Literal["cgroup", "rlimit_as", "available", "configured"]
 
@@ -43,7 +43,7 @@ _TAKEN_PER_SECOND = (os.cpu_count() or 1) << 32
 _UNNOTICED = 1 / 100
 
 
-def _alone(limit: str, group: int) -> int:
+def _count_one_task(limit: str, group: int) -> int:
     return 1
 
 
@@ -54,7 +54,7 @@ class Headroom(NamedTuple):
     limit: LimitName
 
 
-class _Belief(NamedTuple):
+class _CachedHeadroom(NamedTuple):
     """A result of `headroom` for `tasks`, which is reused until the clock reaches `until`."""
 
     until: float
@@ -63,7 +63,7 @@ class _Belief(NamedTuple):
     group: int
 
 
-_NO_BELIEF = _Belief(float("-inf"), None, None, 0)
+_NO_BELIEF = _CachedHeadroom(float("-inf"), None, None, 0)
 
 
 class MemoryProbe:
@@ -81,7 +81,7 @@ class MemoryProbe:
         proc: Path = Path("/proc"),
         cgroup: Path = Path("/sys/fs/cgroup"),
         clock: Callable[[], float] = time.monotonic,
-        address_space_limit: Callable[[], int | None] = address_space.limit,
+        address_space_limit: Callable[[], int | None] = address_space.read_limit,
     ) -> None:
         """Open the files below the mount points `proc` and `cgroup`. `clock` returns seconds."""
         self._clock = clock
@@ -92,7 +92,7 @@ class MemoryProbe:
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._statm = KernelFile(proc / "self" / "statm")
         self._meminfo = KernelFile(proc / "meminfo")
-        self._groups = list(control_groups(proc, cgroup))
+        self._groups = list(find_control_groups(proc, cgroup))
         self._limited: list[ControlGroup] = []
         self._address_space: int | None = None
         self._available: int | None = None
@@ -110,7 +110,7 @@ class MemoryProbe:
             self._own_limit = before
             self.expire()
 
-    def headroom(self, tasks: Tasks = _alone) -> Headroom | None:
+    def headroom(self, tasks: Tasks = _count_one_task) -> Headroom | None:
         """Return the bytes that this process can still allocate, never negative; None if no limit is known.
 
         The result is for the limit whose free bytes, divided by the number of `tasks` that share the limit, are fewest.
@@ -128,19 +128,19 @@ class MemoryProbe:
         own = self.own_bytes() if self._own_limit else None
         if own is not None:
             readings.append((self._own_limit - own, "configured", 0))
-        found = self._tightest(readings, tasks)
+        found = self._choose_tightest(readings, tasks)
         if found is not None and self._address_space is None:
             calm = found.bytes * _UNNOTICED / _TAKEN_PER_SECOND
-            self._belief = _Belief(now + min(calm, _STALE_SECONDS), tasks, found, self.binding_group)
+            self._belief = _CachedHeadroom(now + min(calm, _STALE_SECONDS), tasks, found, self.binding_group)
             if expired != self._expired:  # another thread has called `expire` during this measurement
                 self._belief = _NO_BELIEF
         return found
 
     def of_system(self) -> Headroom | None:
         """Return the headroom without the limit of `limited`, which does not apply to file pages."""
-        return self._tightest(self._readings(), _alone)
+        return self._choose_tightest(self._readings(), _count_one_task)
 
-    def _tightest(self, readings: list[tuple[int, LimitName, int]], tasks: Tasks) -> Headroom | None:
+    def _choose_tightest(self, readings: list[tuple[int, LimitName, int]], tasks: Tasks) -> Headroom | None:
         found, least = None, float("inf")
         for free, limit, group in readings:
             share = max(0, free) / tasks(limit, group)
@@ -192,10 +192,10 @@ class MemoryProbe:
         if limit is None:
             space = "no limit"
         else:
-            used = "unknown" if mapped is None else size(mapped)
-            space = f"limit {size(limit)}, used {used} ({self._statm.path})"
-        available = "unknown" if self._available is None else size(self._available)
-        result = "unknown" if headroom is None else f"{size(headroom.bytes)}, bound by {headroom.limit}"
+            used = "unknown" if mapped is None else format_bytes(mapped)
+            space = f"limit {format_bytes(limit)}, used {used} ({self._statm.path})"
+        available = "unknown" if self._available is None else format_bytes(self._available)
+        result = "unknown" if headroom is None else f"{format_bytes(headroom.bytes)}, bound by {headroom.limit}"
         return [
             *lines,
             ("address space (RLIMIT_AS)", space),
@@ -219,7 +219,7 @@ class MemoryProbe:
             group.refresh()
         self._limited = [group for group in self._groups if group.limit is not None]
         self._address_space = self._address_space_limit()
-        available = field(b"\n" + self._meminfo.read(), b"\nMemAvailable:")
+        available = parse_field(b"\n" + self._meminfo.read(), b"\nMemAvailable:")
         self._available = None if available is None else available * 1024
         end = self._clock()
         self._due = end + min(max((end - start) * _PAUSE_FACTOR, _FRESH_SECONDS), _STALE_SECONDS)

@@ -47,7 +47,7 @@ def task_entered(otherwise: int) -> Iterator[Tasks]:
     If no register can be used (a read-only machine, a file of another user), `otherwise` is used as the count.
     """
     try:
-        path = _folder() / f"sparkext-{os.getuid()}-{_pid_namespace()}.tasks"
+        path = _choose_register_folder() / f"sparkext-{os.getuid()}-{_read_pid_namespace()}.tasks"
         register = TaskRegister(path, process_probe().groups)
     except OSError:
         yield lambda limit, group: otherwise if _is_shared(limit) else 1
@@ -94,7 +94,7 @@ class TaskRegister:
             free = np.flatnonzero(self._slots[:, 0] == 0)
             if free.size:
                 self._own = int(free[0])
-                fields = (os.getpid(), _started(os.getpid()) or 0, *self._groups)
+                fields = (os.getpid(), _read_start_time(os.getpid()) or 0, *self._groups)
                 self._slots[self._own, : len(fields)] = fields
                 self._changes[0] += 1
 
@@ -138,7 +138,7 @@ class TaskRegister:
         self._swept = time.monotonic()
         for number in np.flatnonzero(self._slots[:, 0]):
             process, started = (int(value) for value in self._slots[number, :2])
-            if _started(process) != started:
+            if _read_start_time(process) != started:
                 self._free(int(number))
 
     def _free(self, number: int) -> None:
@@ -152,10 +152,10 @@ class TaskRegister:
         """Try to acquire the lock within `patience` seconds; yield whether it was acquired."""
         with self._turn:  # the threads of a task share the descriptor, and therefore its lock
             until = time.monotonic() + patience
-            is_held = _is_taken(self._descriptor)
+            is_held = _try_lock(self._descriptor)
             while not is_held and time.monotonic() < until:
                 time.sleep(_PAUSE_SECONDS)
-                is_held = _is_taken(self._descriptor)
+                is_held = _try_lock(self._descriptor)
             try:
                 yield is_held
             finally:
@@ -163,7 +163,7 @@ class TaskRegister:
                     fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
 
-def _is_taken(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     """Try to lock a file without waiting; return whether it was locked."""
     with suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -176,7 +176,7 @@ def _is_shared(limit: str) -> bool:
     return limit in ("cgroup", "available")
 
 
-def _folder() -> Path:
+def _choose_register_folder() -> Path:
     return _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
 
 
@@ -191,7 +191,7 @@ def _open_private(path: Path) -> int:
     return descriptor
 
 
-def _started(process: int) -> int | None:
+def _read_start_time(process: int) -> int | None:
     """Return the start time of a process in clock ticks since boot; None if there is no such process.
 
     The fields of `stat` follow the process name, which is in parentheses and may contain any characters.
@@ -201,5 +201,5 @@ def _started(process: int) -> int | None:
     return None
 
 
-def _pid_namespace() -> int:
+def _read_pid_namespace() -> int:
     return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext.parquet.decoding import as_declared
+from sparkext.parquet.decoding import convert_to_declared
 from sparkext.parquet.opened_file import OpenedFile, Unit
 
 MAX_GROUP_ROWS = 1 << 20
@@ -72,7 +72,7 @@ class DecodedSizes:
             return encoded
         if column not in self.text_bytes:
             sample = next(file.stream([group], [leaf], _SAMPLED_ROWS)).column(0)
-            self.remember(column, as_declared(sample, self.schema.field(column).type, file.path))
+            self.remember(column, convert_to_declared(sample, self.schema.field(column).type, file.path))
         return max(encoded, int(chunk.num_values * self.text_bytes[column]))
 
     def remember(self, column: int, read: pa.Array | pa.ChunkedArray) -> None:

@@ -9,28 +9,28 @@ import pyarrow.compute as pc
 
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.gather import MAX_VAR_BYTES
-from sparkext.parquet.opened_file import reading
-from sparkext.rows.contiguous import wide_type
-from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
+from sparkext.parquet.opened_file import wrap_read_errors
+from sparkext.rows.contiguous import widen_type
+from sparkext.rows.morsels import MAX_MORSEL_BYTES, split_by_bytes
 
 
-def decoded_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def decode_in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Split a batch into pieces of at most a morsel's bytes, decoding columns that a file declares as dictionaries.
 
     Dictionary indexes do not reveal the sizes of their strings. Hence only as many rows are decoded at once as would
     fit if all had the longest string.
     """
-    widest = sum(_longest(column.dictionary) for column in batch.columns if pa.types.is_dictionary(column.type))
+    widest = sum(_measure_longest(column.dictionary) for column in batch.columns if pa.types.is_dictionary(column.type))
     most = max(1, MAX_MORSEL_BYTES // widest) if widest else max(1, batch.num_rows)
     for start in range(0, batch.num_rows, most):
         piece = batch.slice(start, most)
         if widest:
             columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in piece.columns]
             piece = pa.RecordBatch.from_arrays(columns, names=piece.schema.names)
-        yield from within_bytes(piece, MAX_MORSEL_BYTES)
+        yield from split_by_bytes(piece, MAX_MORSEL_BYTES)
 
 
-def _longest(values: pa.Array) -> int:
+def _measure_longest(values: pa.Array) -> int:
     """Return the bytes of the longest of some strings, or the common size of values of other types."""
     try:
         return int(pc.max(pc.binary_length(values)).as_py() or 1)
@@ -38,7 +38,7 @@ def _longest(values: pa.Array) -> int:
         return max(1, int(values.nbytes) // max(len(values), 1))
 
 
-def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+def convert_to_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     """Return a file's values in the Arrow type of the Spark type that the query expects.
 
     The planner, or `rules.misread`, has verified that the values are the same; their representation may differ
@@ -58,13 +58,13 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         if pa.types.is_dictionary(array.type):
-            array = _decoded(array)
+            array = _decode_dictionary(array)
         if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
             # Only the unit changes: with and without a time zone, values count from the epoch.
-            with reading(path):  # raises for values out of the range of microseconds
+            with wrap_read_errors(path):  # raises for values out of the range of microseconds
                 return array.cast(pa.timestamp("us", tz=array.type.tz)).view(target)
         if _is_respelled(array.type, target):
-            return array.cast(target if array.nbytes <= MAX_VAR_BYTES else wide_type(target) or target)
+            return array.cast(target if array.nbytes <= MAX_VAR_BYTES else widen_type(target) or target)
         problem = "these are other values"
     except (pa.ArrowException, TypeError) as error:
         problem = str(error)
@@ -73,11 +73,11 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     )
 
 
-def _decoded(array: pa.DictionaryArray) -> pa.Array:
+def _decode_dictionary(array: pa.DictionaryArray) -> pa.Array:
     try:
         return array.dictionary_decode()
     except pa.ArrowInvalid:  # more bytes than 32-bit offsets can address
-        wide = wide_type(array.dictionary.type)
+        wide = widen_type(array.dictionary.type)
         if wide is None:
             raise
         return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(wide)).dictionary_decode()

@@ -15,7 +15,7 @@ _NONE: Int64Array = np.empty(0, dtype=np.int64)
 
 
 @lru_cache(_KEPT)
-def deleted_rows(told: str) -> Int64Array:
+def decode_deleted_rows(told: str) -> Int64Array:
     """Return the indexes of a file's deleted rows, ascending.
 
     `told`: the first index, then the difference of each index from its predecessor, as little-endian 64-bit integers in
@@ -24,7 +24,7 @@ def deleted_rows(told: str) -> Int64Array:
     return np.cumsum(np.frombuffer(base64.b64decode(told), dtype="<i8")) if told else _NONE
 
 
-def kept_of(deleted: Int64Array, first: int, count: int) -> npt.NDArray[np.intp] | None:
+def select_undeleted(deleted: Int64Array, first: int, count: int) -> npt.NDArray[np.intp] | None:
     """Return which of `count` rows from row `first` on are not deleted, relative to `first`; None for all."""
     start, stop = np.searchsorted(deleted, (first, first + count))
     if start == stop:

@@ -30,7 +30,7 @@ _FOOTER_BYTES = 256 << 10
 """Bytes at the end of a larger file to fetch first. Arrow would request 64 KB, and again if the footer is larger."""
 
 
-def merged(ranges: Iterable[Range]) -> list[Range]:
+def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
     """Return the ranges to request, in order; each of the given ranges is within one of them."""
     wanted: list[Range] = []
     for start, stop in sorted(ranges):
@@ -44,7 +44,7 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 @dataclass(frozen=True)
-class Part:
+class FetchedPart:
     """The bytes of a file from `start` to before `stop`, available when the request completes."""
 
     start: int
@@ -55,15 +55,15 @@ class Part:
 class FetchedRanges:
     """A file some parts of which have been fetched, or requested."""
 
-    def __init__(self, source: Any, parts: Sequence[Part]) -> None:
+    def __init__(self, source: Any, parts: Sequence[FetchedPart]) -> None:
         """Bind it to the source, from which bytes outside of all parts are read."""
         self._source, self._parts = source, parts
 
     @classmethod
-    def begun(cls, source: Any, ranges: Iterable[Range], pool: Executor, parts: Sequence[Part]) -> FetchedRanges:
+    def begun(cls, source: Any, ranges: Iterable[Range], pool: Executor, parts: Sequence[FetchedPart]) -> FetchedRanges:
         """Request the ranges that the parts do not contain; for each request a thread of `pool` waits."""
-        missing = merged(range_ for range_ in ranges if not any(_has(part, *range_) for part in parts))
-        asked = [Part(start, stop, pool.submit(source.read_at, stop - start, start)) for start, stop in missing]
+        missing = merge_ranges(range_ for range_ in ranges if not any(_contains_range(part, *range_) for part in parts))
+        asked = [FetchedPart(start, stop, pool.submit(source.read_at, stop - start, start)) for start, stop in missing]
         return cls(source, [*parts, *asked])
 
     def file(self) -> pa.PythonFile:
@@ -73,21 +73,21 @@ class FetchedRanges:
     def read(self, start: int, size: int) -> bytes | memoryview:
         """Return `size` bytes from `start` on; the file must contain all of them."""
         for part in self._parts:
-            if _has(part, start, start + size):
+            if _contains_range(part, start, start + size):
                 return memoryview(part.bytes.result())[start - part.start : start - part.start + size]
         return bytes(self._source.read_at(size, start))
 
 
-def last_part(source: Any) -> Part:
+def read_last_part(source: Any) -> FetchedPart:
     """Read the end of a file with its footer; a small file completely."""
     size = source.size()
     start = 0 if size <= _SMALL_FILE_BYTES else size - _FOOTER_BYTES
     read: Future[bytes] = Future()
     read.set_result(source.read_at(size - start, start))
-    return Part(start, size, read)
+    return FetchedPart(start, size, read)
 
 
-def _has(part: Part, start: int, stop: int) -> bool:
+def _contains_range(part: FetchedPart, start: int, stop: int) -> bool:
     return part.start <= start and stop <= part.stop
 
 

@@ -16,8 +16,8 @@ from threading import Lock
 from typing import Any, ClassVar, Protocol
 
 from sparkext.shared import S3_AWS_ENDPOINT
-from sparkext.storage.container import file_identity
-from sparkext.storage.last_used import LastUsed
+from sparkext.storage.container import identify_file
+from sparkext.storage.last_used import LruCache
 
 Identity = tuple[int | str, ...]
 """Values that change when a file is replaced."""
@@ -64,8 +64,8 @@ class LocalFiles:
     is_remote = False
 
     def identity(self, path: str) -> Identity:
-        """Return inode, size and times (see `file_identity`)."""
-        return file_identity(Path(path))
+        """Return inode, size and times (see `identify_file`)."""
+        return identify_file(Path(path))
 
     def source(self, path: str, identity: Identity) -> Any:
         """Return the path, for Arrow to open."""
@@ -116,7 +116,7 @@ class Bucket:
 
     def identity(self, path: str) -> Identity:
         """Return the object's size, modification time, and ETag, which every store assigns to written objects."""
-        opened = file_system(self).open_input_file(self._key(path))
+        opened = open_file_system(self).open_input_file(self._key(path))
         said = {str(name): value.decode() for name, value in opened.metadata().items()}
         if "ETag" not in said:
             raise OSError("the store returns no ETag to identify it by")
@@ -131,7 +131,7 @@ class Bucket:
             known = _OPENED.get((self, path))
         if known is not None and known[0] == identity:
             return known[1]
-        return file_system(self).open_input_file(self._key(path))
+        return open_file_system(self).open_input_file(self._key(path))
 
     def _key(self, path: str) -> str:
         found = _REMOTE.fullmatch(path)
@@ -139,7 +139,7 @@ class Bucket:
         return f"{self.name}/{found.group(3)}"
 
 
-_OPENED: LastUsed[tuple[Bucket, str], tuple[Identity, Any]] = LastUsed(_OPENED_OBJECTS)
+_OPENED: LruCache[tuple[Bucket, str], tuple[Identity, Any]] = LruCache(_OPENED_OBJECTS)
 _TURN = Lock()
 
 
@@ -148,7 +148,7 @@ def is_local(path: str) -> bool:
     return _REMOTE.fullmatch(path) is None
 
 
-def remote_of(path: str) -> tuple[str, str]:
+def split_remote_path(path: str) -> tuple[str, str]:
     """Return scheme and bucket of a remote path."""
     found = _REMOTE.fullmatch(path)
     assert found is not None, path
@@ -159,11 +159,11 @@ def store_of(path: str, buckets: Sequence[Bucket]) -> FileStore:
     """Return the store of a path; `buckets` are the available ones."""
     if is_local(path):
         return LocalFiles()
-    name = remote_of(path)[1]
+    name = split_remote_path(path)[1]
     return next(bucket for bucket in buckets if bucket.name == name)
 
 
-class _Asked:
+class _CachedIdentities:
     """Cached identities of remote files: of the last `run`, and of the current task with all its threads."""
 
     run: str | None = None
@@ -172,34 +172,34 @@ class _Asked:
 
 
 @contextmanager
-def one_run(run: str | None) -> Iterator[None]:
+def cache_identities(run: str | None) -> Iterator[None]:
     """Request the identity of a remote file once for all tasks of a query's run in this process: requests are slow.
 
     A task without a known run counts as a run of its own. The check after reading detects a file that has been replaced
     meanwhile.
     """
-    if run is None or run != _Asked.run:
-        _Asked.run, _Asked.by_run = run, {}
-    _Asked.now = found = _Asked.by_run
+    if run is None or run != _CachedIdentities.run:
+        _CachedIdentities.run, _CachedIdentities.by_run = run, {}
+    _CachedIdentities.now = found = _CachedIdentities.by_run
     try:
         yield
     finally:
-        if _Asked.now is found:
-            _Asked.now = None
+        if _CachedIdentities.now is found:
+            _CachedIdentities.now = None
 
 
 def identity_of(path: str, buckets: Sequence[Bucket]) -> Identity:
     """Return the identity of the file at a path, cached for the present run. Raises OSError as stores do."""
     store = store_of(path, buckets)
-    if not store.is_remote or _Asked.now is None:
+    if not store.is_remote or _CachedIdentities.now is None:
         return store.identity(path)
-    if path not in _Asked.now:
-        _Asked.now[path] = store.identity(path)
-    return _Asked.now[path]
+    if path not in _CachedIdentities.now:
+        _CachedIdentities.now[path] = store.identity(path)
+    return _CachedIdentities.now[path]
 
 
 @lru_cache
-def file_system(bucket: Bucket) -> Any:
+def open_file_system(bucket: Bucket) -> Any:
     """Return the Arrow file system of a bucket."""
     import pyarrow as pa
     from pyarrow import fs
@@ -210,7 +210,7 @@ def file_system(bucket: Bucket) -> Any:
         secret_key=bucket.secret_key,
         session_token=bucket.session_token,
         anonymous=bucket.anonymous,
-        region=bucket.region or _default_region(bucket),
+        region=bucket.region or _resolve_region(bucket),
         scheme="https" if bucket.tls else "http",
         endpoint_override=bucket.endpoint,
         force_virtual_addressing=bucket.endpoint is not None and not bucket.path_style,
@@ -220,7 +220,7 @@ def file_system(bucket: Bucket) -> Any:
     )
 
 
-def _default_region(bucket: Bucket) -> str:
+def _resolve_region(bucket: Bucket) -> str:
     """Return a bucket's region, requested from AWS; other stores accept any region."""
     from pyarrow import fs
 

@@ -16,6 +16,6 @@ class ScanMetrics:
     row_groups_pruned: int = 0
 
 
-def merged_scans(scans: Sequence[ScanMetrics]) -> ScanMetrics:
+def sum_scan_metrics(scans: Sequence[ScanMetrics]) -> ScanMetrics:
     """Return the sums over the tasks of one run."""
     return ScanMetrics(**{name: sum(vars(scan)[name] for scan in scans) for name in vars(ScanMetrics())})

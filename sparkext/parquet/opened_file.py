@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkext.errors import FileReadError
-from sparkext.parquet.fetched_ranges import FetchedRanges, Range, last_part
+from sparkext.parquet.fetched_ranges import FetchedRanges, Range, read_last_part
 from sparkext.parquet.file_stores import FileStore, Identity
-from sparkext.parquet.statistics import UNKNOWN, column_bounds
+from sparkext.parquet.statistics import UNKNOWN, read_column_bounds
 from sparkext.plans.pipeline.scan import ColumnBounds
 
 _OPEN_FILES = 64
@@ -47,14 +47,16 @@ class OpenedFile:
         self.path = path
         self._store = store
         self._source = store.source(path, identity)
-        last = last_part(self._source) if store.is_remote else None
+        last = read_last_part(self._source) if store.is_remote else None
         opened = pq.ParquetFile(self._source if last is None else FetchedRanges(self._source, [last]).file())
         self._parts = [last] if last is not None and last.start == 0 else []
         self.metadata = opened.metadata
-        self.extents = [_extent(self.metadata.row_group(number)) for number in range(self.metadata.num_row_groups)]
-        self.first_rows = _first_rows(self.metadata)
-        found = [[] if name is None else _top_level(opened.schema_arrow, name, case_sensitive) for name in names]
-        leaves = _top_level_leaves(opened.schema_arrow)
+        self.extents = [
+            _locate_row_group(self.metadata.row_group(number)) for number in range(self.metadata.num_row_groups)
+        ]
+        self.first_rows = _compute_first_rows(self.metadata)
+        found = [[] if name is None else _find_top_level(opened.schema_arrow, name, case_sensitive) for name in names]
+        leaves = _find_top_level_leaves(opened.schema_arrow)
         self._leaves = [next((leaves[at] for at in places if at in leaves), None) for places in found]
         self._called = [[opened.schema_arrow.names[at] for at in places] for places in found]
         self._in_dictionaries = self._texts_in_dictionaries()
@@ -68,21 +70,21 @@ class OpenedFile:
             for leaf in dict.fromkeys(leaf for leaf in self._leaves if leaf is not None)
             if self.metadata.schema.column(leaf).physical_type == "BYTE_ARRAY"
             if str(self.metadata.schema.column(leaf).logical_type) == "String"
-            if all(_in_dictionary(group.column(leaf)) for group in groups)
+            if all(_is_dictionary_encoded(group.column(leaf)) for group in groups)
         ]
 
     def leaf(self, column: int) -> int | None:
         """Return the index of the Parquet column for column `column` of the scan, None if the file lacks it."""
         return self._leaves[column]
 
-    def called(self, column: int) -> list[str]:
+    def match_names(self, column: int) -> list[str]:
         """Return the names of the file's top-level columns, nested or not, that match column `column` of the scan."""
         return self._called[column]
 
-    def fetched(self, groups: Iterable[int], leaves: Sequence[int], pool: Executor) -> FetchedRanges:
+    def request_columns(self, groups: Iterable[int], leaves: Sequence[int], pool: Executor) -> FetchedRanges:
         """Request Parquet columns of row groups from a remote file."""
         chunks = (self.metadata.row_group(group).column(leaf) for group in groups for leaf in leaves)
-        return FetchedRanges.begun(self._source, map(_range, chunks), pool, self._parts)
+        return FetchedRanges.begun(self._source, map(_locate_chunk, chunks), pool, self._parts)
 
     def reader(self, streams: bool = False, fetched: FetchedRanges | None = None) -> Any:
         """Open the file again, as threads do not share a reader. Remote files are requested in few large ranges."""
@@ -99,12 +101,12 @@ class OpenedFile:
 
     def stream(self, groups: Sequence[int], leaves: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
         """Read Parquet columns of row groups in batches of `rows` rows."""
-        with reading(self.path):
+        with wrap_read_errors(self.path):
             batches = self.reader(streams=True).iter_batches(
                 rows, row_groups=list(groups), column_indices=list(leaves), use_threads=False
             )
         while True:
-            with reading(self.path):
+            with wrap_read_errors(self.path):
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -113,7 +115,7 @@ class OpenedFile:
     def bounds(self, group: int, column: int, target: pa.DataType) -> ColumnBounds:
         """Return the bounds of a column in a row group, according to its statistics."""
         leaf = self._leaves[column]
-        return UNKNOWN if leaf is None else column_bounds(self.metadata, group, leaf, target)
+        return UNKNOWN if leaf is None else read_column_bounds(self.metadata, group, leaf, target)
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class Unit:
 
 
 @lru_cache(_OPEN_FILES)
-def opened_file(
+def open_parquet_file(
     path: str, identity: Identity, names: tuple[tuple[str | int | None, ...], bool], store: FileStore
 ) -> OpenedFile:
     """Return this file of a store, cached while open. `names`: the names of a scan's columns, and case sensitivity."""
@@ -141,7 +143,7 @@ def opened_file(
 
 
 @contextmanager
-def reading(path: str) -> Iterator[None]:
+def wrap_read_errors(path: str) -> Iterator[None]:
     """Convert errors to `FileReadError`s that name the file."""
     try:
         yield
@@ -157,35 +159,35 @@ def check_same(path: str, identity: Identity, store: FileStore) -> None:
     FileReadError
         The file has been replaced.
     """
-    with reading(path), suppress(FileNotFoundError):  # a deleted file was not replaced
+    with wrap_read_errors(path), suppress(FileNotFoundError):  # a deleted file was not replaced
         if store.identity(path) != identity:
             raise FileReadError(f"cannot read {path!r}: it was replaced while it was read")
 
 
-def _in_dictionary(chunk: Any) -> bool:
+def _is_dictionary_encoded(chunk: Any) -> bool:
     return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= _DICTIONARY_BYTES * chunk.num_values)
 
 
-def _extent(group: Any) -> tuple[int, int]:
+def _locate_row_group(group: Any) -> tuple[int, int]:
     """Return the offset of a row group, and its size in bytes, as Spark's reader computes them."""
-    begin, _ = _range(group.column(0))
+    begin, _ = _locate_chunk(group.column(0))
     return begin, sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
 
-def _range(chunk: Any) -> Range:
+def _locate_chunk(chunk: Any) -> Range:
     begins = [chunk.data_page_offset]
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         begins.append(chunk.dictionary_page_offset)
     return min(begins), min(begins) + chunk.total_compressed_size
 
 
-def _first_rows(metadata: Any) -> list[int]:
+def _compute_first_rows(metadata: Any) -> list[int]:
     """Return the index in the file of each row group's first row."""
     counts = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
     return list(accumulate(counts, initial=0))[:-1]
 
 
-def _top_level(schema: pa.Schema, name: str | int, case_sensitive: bool) -> list[int]:
+def _find_top_level(schema: pa.Schema, name: str | int, case_sensitive: bool) -> list[int]:
     """Return the positions of the top-level columns that match a name or a field id."""
     if isinstance(name, int):
         wanted = str(name).encode()
@@ -194,16 +196,16 @@ def _top_level(schema: pa.Schema, name: str | int, case_sensitive: bool) -> list
     return [at for at, other in enumerate(schema.names) if spelled(other) == spelled(name)]
 
 
-def _top_level_leaves(schema: pa.Schema) -> dict[int, int]:
+def _find_top_level_leaves(schema: pa.Schema) -> dict[int, int]:
     """Return the index of the Parquet column for each top-level column that is not nested, by its position."""
-    widths = [_leaf_count(column.type) for column in schema]
+    widths = [_count_leaves(column.type) for column in schema]
     starts = [*accumulate(widths, initial=0)]
     return {at: starts[at] for at, column in enumerate(schema) if not pa.types.is_nested(column.type)}
 
 
-def _leaf_count(arrow_type: pa.DataType) -> int:
+def _count_leaves(arrow_type: pa.DataType) -> int:
     if isinstance(arrow_type, pa.BaseExtensionType):
-        return _leaf_count(arrow_type.storage_type)
+        return _count_leaves(arrow_type.storage_type)
     if not pa.types.is_nested(arrow_type):
         return 1
-    return sum(_leaf_count(arrow_type.field(number).type) for number in range(arrow_type.num_fields))
+    return sum(_count_leaves(arrow_type.field(number).type) for number in range(arrow_type.num_fields))

@@ -33,7 +33,7 @@ class Calendars:
     int96: bool
 
 
-def misread(
+def find_read_problem(
     metadata: Any, names: Sequence[str], name: str, leaf: int | None, target: pa.DataType, calendars: Calendars
 ) -> str | None:
     """Return why a column of a file cannot be read as Spark reads it; None if it can, or if the file lacks it.
@@ -51,18 +51,18 @@ def misread(
     if leaf is None:
         return f"column {name} is nested"
     column = metadata.schema.column(leaf)
-    stored = _stored(column)
+    stored = _find_stored_type(column)
     if stored is None:
         return (
             f"column {name} is stored as {column.physical_type} {column.logical_type}, which Spark reads in its own way"
         )
     if stored != target:
         return f"column {name} is of type {stored} in it, and {target} is declared"
-    return rebased(metadata, name, leaf, target, calendars)
+    return find_calendar_problem(metadata, name, leaf, target, calendars)
 
 
-def rebased(metadata: Any, name: str, leaf: int, target: pa.DataType, calendars: Calendars) -> str | None:
-    """Return a reason if a column's days may be of another calendar; otherwise None. Arguments: see `misread`."""
+def find_calendar_problem(metadata: Any, name: str, leaf: int, target: pa.DataType, calendars: Calendars) -> str | None:
+    """Return a reason if days of a column may be of another calendar; else None. Arguments: see `find_read_problem`."""
     if not _is_rebased(metadata.schema.column(leaf), target, metadata.metadata or {}, calendars):
         return None
     return (
@@ -71,10 +71,10 @@ def rebased(metadata: Any, name: str, leaf: int, target: pa.DataType, calendars:
     )
 
 
-def _stored(column: Any) -> pa.DataType | None:
+def _find_stored_type(column: Any) -> pa.DataType | None:
     """Return Spark's type of a column as an Arrow type; None if Spark converts the stored values."""
     logical = json.loads(column.logical_type.to_json())
-    name = PARQUET_TYPES.get(column.physical_type, {}).get(_spelled(logical))
+    name = PARQUET_TYPES.get(column.physical_type, {}).get(_spell_logical_type(logical))
     if name != "decimal":
         return None if name is None else arrow_key_type(KeyType(name))
     if column.precision > _MOST_DIGITS or column.length > MOST_DECIMAL_BYTES:
@@ -82,7 +82,7 @@ def _stored(column: Any) -> pa.DataType | None:
     return pa.decimal128(logical["precision"], logical["scale"])
 
 
-def _spelled(logical: Mapping[str, Any]) -> str:
+def _spell_logical_type(logical: Mapping[str, Any]) -> str:
     """Spell a logical type as in `PARQUET_TYPES`, without the digits of decimals."""
     kind = logical["Type"]
     if kind == "Int":

@@ -18,7 +18,7 @@ Setting = Callable[[str], "str | None"]
 _ENDPOINT = re.compile(S3_ENDPOINT)
 
 
-def bucket_of(name: str, hadoop: Setting) -> Bucket | str:
+def derive_bucket(name: str, hadoop: Setting) -> Bucket | str:
     """Return the access settings of a bucket, or the reason why workers cannot read it."""
 
     def setting(key: str) -> str | None:
@@ -37,7 +37,7 @@ def bucket_of(name: str, hadoop: Setting) -> Bucket | str:
             return f"bucket {name}: fs.s3a.{key} is set"
     if not _is_plain(setting("endpoint") or "", setting("endpoint.region")):
         return f"bucket {name}: the region of fs.s3a.endpoint is unknown"
-    credentials = _credentials(setting)
+    credentials = _find_credentials(setting)
     if isinstance(credentials, str):
         return f"bucket {name}: {credentials}"
     return Bucket.from_data(
@@ -59,7 +59,7 @@ def _is_plain(endpoint: str, region: str | None) -> bool:
     return "amazonaws." not in endpoint or region is not None or AWS_ENDPOINT.fullmatch(endpoint) is not None
 
 
-def _credentials(setting: Setting) -> dict[str, str | bool] | str:
+def _find_credentials(setting: Setting) -> dict[str, str | bool] | str:
     """Return the credentials of the first provider that has any, or the reason why there are none."""
     listed = (setting("aws.credentials.provider") or "").replace(",", " ").split()
     found = {key: setting(key.replace("_", ".")) for key in ("access_key", "secret_key", "session_token")}

@@ -21,23 +21,23 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.errors import SchemaMismatchError
-from sparkext.expressions.arrow_evaluator import holds, literal_array
+from sparkext.expressions.arrow_evaluator import holds, repeat_literal
 from sparkext.kernels.columns.gather import Column
-from sparkext.kernels.runtime.threads import ahead, each, pool
+from sparkext.kernels.runtime.threads import map_ahead, pool, run_each
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.decoded_sizes import DecodedSizes
-from sparkext.parquet.decoding import as_declared, decoded_pieces
+from sparkext.parquet.decoding import convert_to_declared, decode_in_pieces
 from sparkext.parquet.deferred_column import DeferredColumn
-from sparkext.parquet.deleted_rows import deleted_rows, kept_of
+from sparkext.parquet.deleted_rows import decode_deleted_rows, select_undeleted
 from sparkext.parquet.file_stores import REQUESTS, Bucket, Identity, identity_of, store_of
 from sparkext.parquet.metrics import ScanMetrics
-from sparkext.parquet.opened_file import OpenedFile, Unit, check_same, opened_file, reading
-from sparkext.parquet.rules import Calendars, misread, rebased
+from sparkext.parquet.opened_file import OpenedFile, Unit, check_same, open_parquet_file, wrap_read_errors
+from sparkext.parquet.rules import Calendars, find_calendar_problem, find_read_problem
 from sparkext.parquet.statistics import UNKNOWN, ProbeBounds
-from sparkext.plans.pipeline.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold, may_meet
+from sparkext.plans.pipeline.scan import ColumnBounds, ScanSpec, Split, divide_row_groups, may_hold, may_meet
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.rows.collected import CollectedRows
-from sparkext.rows.contiguous import contiguous
+from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.morsels import MAX_MORSEL_BYTES
 from sparkext.rows.row_set import RowSet
 
@@ -88,7 +88,7 @@ class ParquetScan:
     def row_sets(self, splits: Iterable[Split]) -> Iterator[RowSet]:
         """Yield the rows of these splits, without empty row sets. Columns are in the order of the spec."""
         units = (unit for split in splits for unit in self.units(split))
-        for columns in self._ahead(units) if self.buckets else (_UnitColumns(self, unit) for unit in units):
+        for columns in self._prefetch_columns(units) if self.buckets else (_UnitColumns(self, unit) for unit in units):
             yield from self._rows(columns)
 
     def table(self, splits: Sequence[Split], threads: int, check: Callable[[int, int], None]) -> pa.Table:
@@ -107,7 +107,7 @@ class ParquetScan:
 
         with pool(REQUESTS) if self.buckets else nullcontext() as requests:
             units = [unit for split in self._opened(splits) for unit in self.units(split)]
-            each(read, range(len(units)), units, threads=max(threads, _WAITING) if self.buckets else threads)
+            run_each(read, range(len(units)), units, threads=max(threads, _WAITING) if self.buckets else threads)
         self.check_unchanged()
         return rows.table(pa.schema([self.schema.field(number) for number in range(self.spec.outputs)]))
 
@@ -119,7 +119,7 @@ class ParquetScan:
 
     def identity(self, path: str) -> Identity:
         """Return the identity of the file at a path, cached for the present run of a query (see `one_run`)."""
-        with reading(path):
+        with wrap_read_errors(path):
             return identity_of(path, self.buckets)
 
     def identities(self, paths: Iterable[str]) -> dict[str, Identity]:
@@ -141,7 +141,7 @@ class ParquetScan:
 
     def _side_by_side(self, work: Callable[[str], object], paths: Collection[str]) -> None:
         if self.buckets and len(paths) > 1:
-            each(work, paths, threads=min(REQUESTS, len(paths)))
+            run_each(work, paths, threads=min(REQUESTS, len(paths)))
             return
         for path in paths:
             work(path)
@@ -153,7 +153,7 @@ class ParquetScan:
             self._file(split.path, self.identity(split.path))
             return split
 
-        return ahead(opened, splits, REQUESTS) if self.buckets else splits
+        return map_ahead(opened, splits, REQUESTS) if self.buckets else splits
 
     def units(self, split: Split) -> Iterator[Unit]:
         """Yield the units of a split: row groups that it owns and that statistics do not rule out."""
@@ -166,12 +166,12 @@ class ParquetScan:
         wanted = [number for number in owned if self._may_give_rows(file, number, split.values)]
         self.metrics.row_groups += len(wanted)
         self.metrics.row_groups_pruned += len(owned) - len(wanted)
-        for first, last in _runs(wanted):
+        for first, last in _find_consecutive(wanted):
             sizes = [self._sizes.of_group(file, group) for group in range(first, last)]
-            for start, stop in grouped(sizes, self.max_rows, MAX_MORSEL_BYTES):
+            for start, stop in divide_row_groups(sizes, self.max_rows, MAX_MORSEL_BYTES):
                 yield Unit(file, first + start, first + stop, split.values, split.deleted)
 
-    def _ahead(self, units: Iterator[Unit]) -> Iterator[_UnitColumns]:
+    def _prefetch_columns(self, units: Iterator[Unit]) -> Iterator[_UnitColumns]:
         """Yield the columns of each unit, prefetched while the preceding unit is processed.
 
         For the first two units, all columns are prefetched; for each later unit, the columns that were accessed in the
@@ -196,15 +196,15 @@ class ParquetScan:
                 executor.shutdown(wait=True, cancel_futures=True)
 
     def _columns(self, unit: Unit, fetched: Collection[int], requests: Executor | None) -> _UnitColumns:
-        """Return the columns of a unit; columns `fetched` of a remote file are requested, if they fit in memory."""
+        """Return the columns of a unit. Columns of remote files are requested in advance, if they fit in memory."""
         columns = _UnitColumns(self, unit)
-        if requests is not None and not self._sizes.streams(unit) and _has_room(self._sizes.of_unit(unit)[1]):
+        if requests is not None and not self._sizes.streams(unit) and _fits_headroom(self._sizes.of_unit(unit)[1]):
             columns.fetch(fetched, requests)
         return columns
 
     def _rows(self, columns: _UnitColumns) -> Iterator[RowSet]:
         """Yield the rows of a unit that are not deleted and that pass the filter."""
-        for rows in self._undeleted(columns):
+        for rows in self._read_undeleted(columns):
             self.metrics.rows += rows.length
             if self.spec.filter is None:
                 yield rows
@@ -217,11 +217,11 @@ class ParquetScan:
                 elif kept.size:
                     yield piece.picked(kept)
 
-    def _undeleted(self, columns: _UnitColumns) -> Iterator[RowSet]:
+    def _read_undeleted(self, columns: _UnitColumns) -> Iterator[RowSet]:
         """Yield the rows of a unit that are not deleted."""
-        deleted, number = deleted_rows(columns.unit.deleted), columns.unit.first_row
-        for rows in self._unfiltered(columns):
-            kept = kept_of(deleted, number, rows.length)
+        deleted, number = decode_deleted_rows(columns.unit.deleted), columns.unit.first_row
+        for rows in self._read_unfiltered(columns):
+            kept = select_undeleted(deleted, number, rows.length)
             number += rows.length
             if kept is None:
                 yield rows
@@ -229,8 +229,8 @@ class ParquetScan:
                 yield rows.picked(kept)
 
     def _file(self, path: str, identity: Identity) -> OpenedFile:
-        with reading(path):
-            return opened_file(path, identity, self._names(), store_of(path, self.buckets))
+        with wrap_read_errors(path):
+            return open_parquet_file(path, identity, self._names(), store_of(path, self.buckets))
 
     def _check(self, file: OpenedFile, calendars: Calendars) -> None:
         for number, column in enumerate(self.spec.columns):
@@ -238,9 +238,13 @@ class ParquetScan:
                 continue
             target, leaf = self.schema.field(number).type, file.leaf(number)
             if self.planned:
-                problem = None if leaf is None else rebased(file.metadata, column.name, leaf, target, calendars)
+                problem = (
+                    None if leaf is None else find_calendar_problem(file.metadata, column.name, leaf, target, calendars)
+                )
             else:
-                problem = misread(file.metadata, file.called(number), column.name, leaf, target, calendars)
+                problem = find_read_problem(
+                    file.metadata, file.match_names(number), column.name, leaf, target, calendars
+                )
             if problem is not None:
                 raise SchemaMismatchError(
                     f"workers do not read {file.path!r}: {problem}. Read it with spark.read.parquet"
@@ -263,7 +267,7 @@ class ParquetScan:
             for piece in rows.pieces(columns, MAX_MORSEL_BYTES):
                 yield pa.RecordBatch.from_arrays([piece.gather(column) for column in columns], names=list(names))
 
-    def _unfiltered(self, columns: _UnitColumns) -> Iterator[RowSet]:
+    def _read_unfiltered(self, columns: _UnitColumns) -> Iterator[RowSet]:
         unit = columns.unit
         rows, size = self._sizes.of_unit(unit)
         # The number of rows that is expected to fit the byte limit of a morsel.
@@ -281,7 +285,7 @@ class ParquetScan:
         order = sorted(set(self._leaves(unit.file)))
         self._count_bytes(unit, order)
         streamed = unit.file.stream(range(unit.first, unit.last), order, length)
-        for batch in chain.from_iterable(map(decoded_pieces, streamed)):
+        for batch in chain.from_iterable(map(decode_in_pieces, streamed)):
             self.unchecked.add(unit.file.path)
             columns = []
             for number in range(len(self.spec.columns)):
@@ -290,7 +294,9 @@ class ParquetScan:
                 if leaf is None:
                     columns.append(Column.of(self.constant(unit.values, number, batch.num_rows)))
                 else:
-                    columns.append(Column.of(as_declared(batch.column(order.index(leaf)), target, unit.file.path)))
+                    columns.append(
+                        Column.of(convert_to_declared(batch.column(order.index(leaf)), target, unit.file.path))
+                    )
             yield RowSet.of_morsel(columns, batch.num_rows)
 
     def read(self, unit: Unit, number: int, opened: Callable[[], Any]) -> pa.ChunkedArray | None:
@@ -300,7 +306,7 @@ class ParquetScan:
             return None
         self._count_bytes(unit, [leaf])
         groups = list(range(unit.first, unit.last))
-        with reading(unit.file.path):
+        with wrap_read_errors(unit.file.path):
             whole = opened().read_row_groups(groups, column_indices=[leaf], use_threads=False).column(0)
         self.unchecked.add(unit.file.path)
         if number in self.text_bytes and not pa.types.is_dictionary(whole.type):
@@ -308,11 +314,11 @@ class ParquetScan:
         return whole
 
     def part(self, unit: Unit, number: int, whole: pa.ChunkedArray | None, start: int, length: int) -> pa.Array:
-        """Return rows `start` to `start + length` of a column returned by `read`, converted by `as_declared`."""
+        """Return rows `start` to `start + length` of a column that `read` returned, with the declared type."""
         if whole is None:
             return self.constant(unit.values, number, length)
-        array = contiguous(whole.slice(start, length))
-        declared = as_declared(array, self.schema.field(number).type, unit.file.path)
+        array = make_contiguous(whole.slice(start, length))
+        declared = convert_to_declared(array, self.schema.field(number).type, unit.file.path)
         if number in self.text_bytes and pa.types.is_dictionary(whole.type):
             self._sizes.remember(number, declared)
         return declared
@@ -322,7 +328,7 @@ class ParquetScan:
         target = self.schema.field(number).type
         partition = self.spec.columns[number].partition
         text = None if partition is None else values[partition]
-        return pa.nulls(length, target) if text is None else literal_array(text, target, length)
+        return pa.nulls(length, target) if text is None else repeat_literal(text, target, length)
 
     def _leaves(self, file: OpenedFile) -> list[int]:
         return [leaf for leaf in map(file.leaf, range(len(self.spec.columns))) if leaf is not None]
@@ -366,7 +372,7 @@ class _UnitColumns:
     def fetch(self, numbers: Collection[int], pool: Executor) -> None:
         """Request columns of a remote file, before they are read."""
         leaves = [leaf for leaf in map(self.unit.file.leaf, numbers) if leaf is not None]
-        fetched = self.unit.file.fetched(range(self.unit.first, self.unit.last), leaves, pool)
+        fetched = self.unit.file.request_columns(range(self.unit.first, self.unit.last), leaves, pool)
         self._opened = cache(partial(self.unit.file.reader, fetched=fetched))
 
     def part(self, number: int, start: int, length: int) -> DeferredColumn:
@@ -380,13 +386,13 @@ class _UnitColumns:
             return self._whole[number]
 
 
-def _has_room(size: int) -> bool:
+def _fits_headroom(size: int) -> bool:
     """Return whether prefetching `size` bytes, including their decoded values, needs little of the free memory."""
     headroom = process_probe().headroom()
     return headroom is None or size < headroom.bytes * _AHEAD_OF_HEADROOM
 
 
-def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _find_consecutive(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield ranges [first, last) of consecutive numbers."""
     start = 0
     for at in range(1, len(numbers) + 1):

@@ -23,27 +23,27 @@ class ProbeBounds:
     keys: tuple[int, int] | None
 
 
-def column_bounds(metadata: Any, group: int, leaf: int, target: pa.DataType) -> ColumnBounds:
+def read_column_bounds(metadata: Any, group: int, leaf: int, target: pa.DataType) -> ColumnBounds:
     """Return the bounds of a Parquet column in a row group from its statistics, for values read as `target`."""
     chunk = metadata.row_group(group).column(leaf)
     statistics = chunk.statistics
     if statistics is None:
         return UNKNOWN
     nulls = statistics.null_count if statistics.has_null_count else None
-    convert = _bound_of(chunk.physical_type, metadata.schema.column(leaf), target)
+    convert = _choose_bound_conversion(chunk.physical_type, metadata.schema.column(leaf), target)
     if convert is None or not statistics.has_min_max:
         return ColumnBounds(nulls=nulls)
     return ColumnBounds(convert(statistics.min_raw), convert(statistics.max_raw), nulls)
 
 
-def _bound_of(physical: str, column: Any, target: pa.DataType) -> Callable[[Any], Any] | None:
+def _choose_bound_conversion(physical: str, column: Any, target: pa.DataType) -> Callable[[Any], Any] | None:
     """Return the conversion of raw statistics to bounds, None if they do not bound the values read as `target`."""
     if physical in ("INT32", "INT64"):
         if pa.types.is_decimal(target):
             return lambda raw: Decimal(raw).scaleb(-target.scale)
         if pa.types.is_timestamp(target):
             per_unit = {"MICROS": 1, "MILLIS": 1000}
-            unit = next((factor for name, factor in per_unit.items() if name in _unit(column)), None)
+            unit = next((factor for name, factor in per_unit.items() if name in _abbreviate_unit(column)), None)
             return None if unit is None else lambda raw: raw * unit
         if pa.types.is_signed_integer(target) or pa.types.is_date32(target):
             return lambda raw: raw
@@ -52,7 +52,7 @@ def _bound_of(physical: str, column: Any, target: pa.DataType) -> Callable[[Any]
     return None
 
 
-def _unit(column: Any) -> str:
+def _abbreviate_unit(column: Any) -> str:
     """Return a column's logical type in capitals, with short names of time units."""
     text = str(column.logical_type).upper()
     return text.replace("MICROSECONDS", "MICROS").replace("MILLISECONDS", "MILLIS")

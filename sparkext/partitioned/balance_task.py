@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.engine.worker_task import ConfiguredTask
-from sparkext.kernels.shuffle.join_size import WIDTH, pairs_of
+from sparkext.kernels.shuffle.join_size import WIDTH, estimate_pairs
 from sparkext.memory.probes import Tasks
-from sparkext.plans.shuffle.bucket_costs import Ran, Scale
-from sparkext.plans.shuffle.matrix import Cut, matrix_plan
-from sparkext.plans.shuffle.waves import SideCounts, counted, wave_plan
+from sparkext.plans.shuffle.bucket_costs import CostScale, MeasuredWork
+from sparkext.plans.shuffle.matrix import MatrixShape, plan_matrix
+from sparkext.plans.shuffle.waves import SideCounts, count_buckets, plan_waves
 
 
 @dataclass(frozen=True)
@@ -34,29 +34,29 @@ class BalanceTask(ConfiguredTask):
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit the plan."""
         for _ in batches:
-            yield pa.record_batch([pa.array([json.dumps(self._planned())])], names=["c0"])
+            yield pa.record_batch([pa.array([json.dumps(self._plan_partitions())])], names=["c0"])
 
-    def _planned(self) -> dict[str, Any]:
+    def _plan_partitions(self) -> dict[str, Any]:
         probe, *builds = (_Side.of(told) for told in (self.order["probe"], *self.order["builds"]))
-        buckets = counted(
+        buckets = count_buckets(
             probe.counts,
             [build.counts for build in builds],
-            np.sum([_met(probe, build) for build in builds], axis=0).tolist(),
+            np.sum([_count_pairs(probe, build) for build in builds], axis=0).tolist(),
             needs_probe=self.order["needs_probe"],
             needs_build=self.order["needs_build"],
         )
         way = self.settings.debug_partitions
         cores, most_shares, full = self.order["cores"], self.order["most_shares"], not self.order["needs_probe"]
         if (most_build_shares := self.order["most_build_shares"]) is not None:
-            most = Cut(most_shares, most_build_shares)
-            plan = matrix_plan(buckets.get(0), cores, most, way, full=full)
+            most = MatrixShape(most_shares, most_build_shares)
+            plan = plan_matrix(buckets.get(0), cores, most, way, full=full)
         else:
-            plan = wave_plan(
+            plan = plan_waves(
                 buckets,
                 len(probe.counts.sent),
                 cores,
                 most_shares=most_shares,
-                scale=Scale.measured(itertools.starmap(Ran, self.order["ran"])),
+                scale=CostScale.measured(itertools.starmap(MeasuredWork, self.order["ran"])),
                 marks=full,
                 way=way,
             )
@@ -77,19 +77,19 @@ class _Side:
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> _Side:
-        rows, sent, sizes, sketch = (_numbers(told[name]) for name in ("rows", "bytes", "sizes", "sketch"))
+        rows, sent, sizes, sketch = (_decode_numbers(told[name]) for name in ("rows", "bytes", "sizes", "sketch"))
         if not rows.size:  # no map task has sent any rows
             rows = sizes = np.zeros_like(sent)
             sketch = np.zeros(sent.size * WIDTH, sent.dtype)
         return cls(SideCounts(rows.tolist(), sizes.tolist(), sent.tolist(), told["maps"]), sketch, told["paired"])
 
 
-def _met(probe: _Side, build: _Side) -> Any:
+def _count_pairs(probe: _Side, build: _Side) -> Any:
     """Return int64[buckets]: the number of joined pairs of each bucket."""
-    pairs = pairs_of(probe.sketch, build.sketch)
+    pairs = estimate_pairs(probe.sketch, build.sketch)
     return pairs if build.paired else np.minimum(pairs, probe.counts.rows)
 
 
-def _numbers(text: str) -> Any:
+def _decode_numbers(text: str) -> Any:
     """Decode int64[n] from the JVM's sums: little-endian bytes, in hexadecimal."""
     return np.frombuffer(bytes.fromhex(text), dtype="<i8")

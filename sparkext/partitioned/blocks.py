@@ -20,12 +20,12 @@ from sparkext.partitioned.send_task import PartitionTask
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.types import arrow_key_type
 from sparkext.shuffle.blocks import COLUMNS, DDL
-from sparkext.shuffle.partitioning import Partitioning, bucket_count
+from sparkext.shuffle.partitioning import Partitioning, choose_bucket_count
 from sparkext.shuffle.received_partition import PartitionSchemas
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick
-from sparkext.spark.partition_keys import partition_keys
-from sparkext.spark.session_settings import encrypts_files, limits_batches, tasks_per_executor
+from sparkext.spark.partition_keys import find_partition_keys
+from sparkext.spark.session_settings import count_tasks_per_executor, encrypts_files, limits_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +55,7 @@ def is_partitionable(session: SparkSession, condition: JoinCondition) -> bool:
     return not problems
 
 
-def shuffled_by_partition(
+def shuffle_by_partition(
     probe: DataFrame, build: DataFrame, resolved: ResolvedJoin, settings: Settings
 ) -> tuple[DataFrame, PartitionSchemas]:
     """Return the blocks of both sides, shuffled to the partitions of the join, and the schemas of their rows.
@@ -66,14 +66,14 @@ def shuffled_by_partition(
     spec = resolved.spec
     build = pick(build, resolved.published)
     partitions = int(session.conf.get("spark.sql.shuffle.partitions") or "1")
-    keys = partition_keys(partitions)
-    table = RoutingTable(bucket_count(partitions), partitions)
+    keys = find_partition_keys(partitions)
+    table = RoutingTable(choose_bucket_count(partitions), partitions)
     key_types = tuple(arrow_key_type(key_type) for key_type in resolved.key_types)
     null_safe = tuple(key.null_safe for key in spec.keys)
 
     def blocks(frame: DataFrame, columns: tuple[int, ...], keeps_unmatchable: bool, is_build: bool) -> DataFrame:
         partitioning = Partitioning(columns, key_types, null_safe, table, keeps_unmatchable, settings.debug_hash_mask)
-        sharing = tasks_per_executor(session)
+        sharing = count_tasks_per_executor(session)
         task = PartitionTask(partitioning, keys, is_build, settings=settings, tasks_sharing=sharing)
         return map_in_arrow(frame, task, DDL)
 

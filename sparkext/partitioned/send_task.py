@@ -10,7 +10,7 @@ import pyarrow as pa
 from sparkext.engine.worker_task import ConfiguredTask, task_id
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.shuffle.blocks import COLUMNS, block_row
-from sparkext.shuffle.outgoing_rows import outgoing_blocks
+from sparkext.shuffle.outgoing_rows import create_outgoing_blocks
 from sparkext.shuffle.partitioning import Partitioning
 
 _KINDS = (pa.int32(), pa.bool_())
@@ -30,7 +30,9 @@ class PartitionTask(ConfiguredTask):
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send the rows of one Spark partition."""
         probe = process_probe()
-        for blocks in outgoing_blocks(batches, self.partitioning, task_id().partition, lambda: probe.headroom(tasks)):
+        for blocks in create_outgoing_blocks(
+            batches, self.partitioning, task_id().partition, lambda: probe.headroom(tasks)
+        ):
             for partition, block in blocks:
                 yield self._row(partition, block)
 

@@ -9,19 +9,19 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from sparkext.build_sides.index_recipe import IndexRecipe, index_recipes
+from sparkext.build_sides.index_recipe import IndexRecipe, derive_index_recipes
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
-from sparkext.engine.pipeline_task import PipelineTask, peak_rss_bytes
-from sparkext.engine.sources.streamed_blocks import BucketClock, StreamedBlocks, arriving
+from sparkext.engine.pipeline_task import PipelineTask, read_peak_rss
+from sparkext.engine.sources.streamed_blocks import BucketClock, StreamedBlocks, read_received
 from sparkext.engine.worker_task import MemoryShare, WorkerTask, task_id
 from sparkext.memory.probes import Tasks
 from sparkext.plans.pipeline.spec import PipelineSpec
-from sparkext.reports.metrics import TaskMetrics, followed_by
+from sparkext.reports.metrics import TaskMetrics, append_metrics
 from sparkext.shuffle.packed_rows import RowUnpacker
 from sparkext.shuffle.received_partition import FileRows, Partition, PartitionSchemas
-from sparkext.shuffle.streamed import HOME, Streamed, TaskFiles
+from sparkext.shuffle.streamed import HOME, StreamedExchange, TaskFiles
 
 _MOST_GROUPS = 17
 """Limit of cached groups: the home group and 16 moved buckets, as many as a partition has at home."""
@@ -38,7 +38,7 @@ class StreamedPartitionTask(WorkerTask):
 
     task: PipelineTask
     schemas: PartitionSchemas
-    streamed: Streamed
+    streamed: StreamedExchange
 
     @property
     def share(self) -> MemoryShare:
@@ -53,12 +53,12 @@ class StreamedPartitionTask(WorkerTask):
         clock = BucketClock(TaskFiles(self.streamed.run))
         rows = RowUnpacker(self.schemas.probe)
         partition = task_id().partition
-        recipes = dict(enumerate(index_recipes(spec, settings.debug_hash_mask)))
+        recipes = dict(enumerate(derive_index_recipes(spec, settings.debug_hash_mask)))
         groups = _Groups(lambda places: self._build_sides(recipes, whole, places))
         metrics = TaskMetrics(task_id())
         try:
             coming = groupby(
-                arriving(batches), lambda come: (come.is_build, self.streamed.group(come.bucket, partition))
+                read_received(batches), lambda come: (come.is_build, self.streamed.group(come.bucket, partition))
             )
             for (is_build, group), come in coming:
                 if is_build:
@@ -66,12 +66,12 @@ class StreamedPartitionTask(WorkerTask):
                         groups.add(group, build.content)
                     continue
                 part = TaskMetrics(task_id())
-                pipeline = join_pipeline(spec, groups.of(group), self.task.output_schema, settings, resources, part)
+                pipeline = create_pipeline(spec, groups.of(group), self.task.output_schema, settings, resources, part)
                 yield from pipeline.run(StreamedBlocks(come, rows, settings.morsel_max_rows, clock))
-                metrics = followed_by(metrics, part)
+                metrics = append_metrics(metrics, part)
         finally:
             clock.tell()
-            metrics.peak_rss_bytes = peak_rss_bytes()
+            metrics.peak_rss_bytes = read_peak_rss()
             self.task.reporter.report(metrics)
 
     def _build_sides(

@@ -26,7 +26,7 @@ from sparkext.predicates.identity import FREE, GLOBAL, captured_arguments
 _OPTIONS = {"nogil": True, "error_model": "python", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-def compiled(function: FunctionType, with_arguments: bool) -> Callable[..., Any]:
+def compile_function(function: FunctionType, with_arguments: bool) -> Callable[..., Any]:
     """Return a function that compiled code can call. It is compiled when the types of its rows are known.
 
     `with_arguments`: the last field of its first row is a named tuple of the `captured_arguments`, see `field_of`.
@@ -34,7 +34,7 @@ def compiled(function: FunctionType, with_arguments: bool) -> Callable[..., Any]
     return numba.njit(**_OPTIONS, pipeline_class=WithArguments if with_arguments else WithConstants)(function)  # type: ignore[no-any-return]
 
 
-def return_type(function: FunctionType, with_arguments: bool, types: tuple[Any, ...]) -> Any:
+def infer_return_type(function: FunctionType, with_arguments: bool, types: tuple[Any, ...]) -> Any:
     """Infer numba's result type for parameters of these types, without generating machine code.
 
     Raises `NumbaError`.
@@ -95,7 +95,7 @@ class _PythonNumbersPass(FunctionPass):  # type: ignore[misc]
         for block in state.func_ir.blocks.values():
             body = []
             for statement in block.body:
-                operation = _operation(state.func_ir, statement)
+                operation = _find_checked_operation(state.func_ir, statement)
                 if operation is not None:
                     checked, operands = operation
                     function = ir.Var(block.scope, mk_unique_var("$checked"), statement.loc)
@@ -107,7 +107,7 @@ class _PythonNumbersPass(FunctionPass):  # type: ignore[misc]
         return True
 
 
-def _operation(code: Any, statement: Any) -> tuple[Callable[..., Any], list[Any]] | None:
+def _find_checked_operation(code: Any, statement: Any) -> tuple[Callable[..., Any], list[Any]] | None:
     """Return the checked function that replaces a statement's operation, and its operands; None if there is none."""
     value: Any = statement.value if isinstance(statement, ir.Assign) else None
     op = getattr(value, "op", None)
@@ -155,7 +155,7 @@ class _TypesPass(FunctionPass):  # type: ignore[misc]
         return False
 
 
-def _pipeline(name: str, with_arguments: bool, types_only: bool) -> type:
+def _create_pipeline_class(name: str, with_arguments: bool, types_only: bool) -> type:
     def define_pipelines(self: Any) -> list[PassManager]:
         build = DefaultPassBuilder
         passes = PassManager(name)
@@ -175,7 +175,7 @@ def _pipeline(name: str, with_arguments: bool, types_only: bool) -> type:
     return type(name, (CompilerBase,), {"define_pipelines": define_pipelines})
 
 
-WithArguments = _pipeline("sparkext_with_arguments", with_arguments=True, types_only=False)
-WithConstants = _pipeline("sparkext_with_constants", with_arguments=False, types_only=False)
-_TypesWithArguments = _pipeline("sparkext_types_with_arguments", with_arguments=True, types_only=True)
-_TypesWithConstants = _pipeline("sparkext_types_with_constants", with_arguments=False, types_only=True)
+WithArguments = _create_pipeline_class("sparkext_with_arguments", with_arguments=True, types_only=False)
+WithConstants = _create_pipeline_class("sparkext_with_constants", with_arguments=False, types_only=False)
+_TypesWithArguments = _create_pipeline_class("sparkext_types_with_arguments", with_arguments=True, types_only=True)
+_TypesWithConstants = _create_pipeline_class("sparkext_types_with_constants", with_arguments=False, types_only=True)

@@ -32,8 +32,8 @@ import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from sparkext.kernels.runtime.jit import frozen
-from sparkext.spark.internals import pickled
+from sparkext.kernels.runtime.jit import freeze
+from sparkext.spark.internals import pickle_value
 
 FREE, GLOBAL, DEFAULT = "free variable", "global", "default"
 
@@ -53,8 +53,8 @@ class Argument:
 def captured_arguments(function: FunctionType) -> tuple[Argument, ...]:
     """Return the numbers and arrays that a function itself captures, in an order determined by its code."""
     return tuple(
-        Argument(role, name, frozen(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value)
-        for role, name, value in _captured(function)
+        Argument(role, name, freeze(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value)
+        for role, name, value in _walk_captured(function)
         if _is_argument(value)
     )
 
@@ -78,7 +78,7 @@ def _is_argument(value: object) -> bool:
     return type(value) is float or (type(value) is int and -(2**63) <= value < 2**63)
 
 
-def _captured(function: FunctionType) -> Iterator[tuple[str, str, Any]]:
+def _walk_captured(function: FunctionType) -> Iterator[tuple[str, str, Any]]:
     """Yield role, name and value of the variables that a function captures, without its inner functions."""
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
@@ -153,10 +153,10 @@ class _Digest:
             self.add_function(value)
         elif isinstance(value, ModuleType):
             self._part("module", value.__name__.encode())
-        elif isinstance(value, BuiltinFunctionType | FunctionType | np.ufunc | type) and _is_found(value):
+        elif isinstance(value, BuiltinFunctionType | FunctionType | np.ufunc | type) and _is_importable(value):
             self._part("named", _type_name(value).encode())
         else:
-            self._part("pickled", pickled(value))
+            self._part("pickled", pickle_value(value))
 
     def add_function(self, function: FunctionType, arguments: Iterable[tuple[str, str]] = ()) -> None:
         """Add the code and the captured values; for those in `arguments` (role and name), add only the types."""
@@ -168,7 +168,7 @@ class _Digest:
         given = set(arguments)
         inner = list(_inner_codes(function.__code__))
         attributes = [name for code in [function.__code__, *inner] for name in code.co_names]
-        captured = list(_captured(function))
+        captured = list(_walk_captured(function))
         captured += [
             ("inner", name, function.__globals__[name])
             for code in inner
@@ -225,7 +225,7 @@ def _is_opaque(function: FunctionType) -> bool:
     return function.__module__ is not None and function.__module__.partition(".")[0] in _OPAQUE
 
 
-def _is_found(value: Any) -> bool:
+def _is_importable(value: Any) -> bool:
     """Return whether a value can be looked up by its module and qualified name."""
     module = "numpy" if isinstance(value, np.ufunc) else getattr(value, "__module__", None) or builtins.__name__
     found: Any = sys.modules.get(module)

@@ -24,10 +24,10 @@ from numba.core.errors import NumbaError
 
 from sparkext.kernels.indexes.nested_loop import FAILED
 from sparkext.kernels.runtime.jit import JIT_ENABLED
-from sparkext.predicates.compiler import called_function, compiled, field_of, return_type
+from sparkext.predicates.compiler import called_function, compile_function, field_of, infer_return_type
 from sparkext.predicates.identity import DEFAULT, Argument, captured_arguments, fingerprint
-from sparkext.storage.last_used import LastUsed
-from sparkext.wording import counted
+from sparkext.storage.last_used import LruCache
+from sparkext.wording import format_count
 
 Fields = Sequence[tuple[str, str]]
 """Name and number type of each field of a record."""
@@ -45,15 +45,15 @@ def is_function(value: Any) -> bool:
     return isinstance(value, FunctionType | Dispatcher)
 
 
-def fields_read(predicate: Callable[..., Any], position: int) -> set[str]:
+def find_read_fields(predicate: Callable[..., Any], position: int) -> set[str]:
     """Return the fields that a function and its callees read of the argument at `position`.
 
     Raises `ValueError` if a record is used in any other way, because it only contains the fields that are read by name.
     """
-    return _Reads().of(predicate, position)
+    return _RecordTracker().of(predicate, position)
 
 
-class _Reads:
+class _RecordTracker:
     """Tracks a record through the code of functions.
 
     It reads numba's intermediate representation, which is the same for all Python versions.
@@ -78,7 +78,7 @@ class _Reads:
                 if isinstance(value, ir.Arg):
                     if value.index == position:
                         record.add(statement.target.name)
-                elif any(variable.name in record for variable in _read_variables(statement)):
+                elif any(variable.name in record for variable in _list_variables_read(statement)):
                     if isinstance(statement, ir.Assign) and isinstance(value, ir.Var):
                         record.add(statement.target.name)
                     else:
@@ -100,7 +100,7 @@ class _Reads:
         raise ValueError("reads a row as a whole: name its columns, as in left.x")
 
 
-def _read_variables(statement: Any) -> list[Any]:
+def _list_variables_read(statement: Any) -> list[Any]:
     if isinstance(statement, ir.Del):
         return []
     target = getattr(statement, "target", None)
@@ -125,7 +125,7 @@ class PredicateError(ValueError):
     """A predicate does not compile. The message gives the reason and the line."""
 
 
-compilable: LastUsed[str, bool] = LastUsed(_KEPT_VERDICTS)
+compilable: LruCache[str, bool] = LruCache(_KEPT_VERDICTS)
 """Whether a predicate type-checks, by fingerprint. `made` counts the type inferences."""
 _lock = threading.Lock()
 
@@ -141,7 +141,7 @@ def bind_predicate(predicate: Callable[..., Any], left: Fields, right: Fields) -
     PredicateError
         The predicate does not compile.
     """
-    function = python_function(predicate)
+    function = unwrap_predicate(predicate)
 
     def bound(arguments: tuple[Argument, ...]) -> BoundPredicate:
         key = fingerprint(function, arguments, (tuple(left), tuple(right)))
@@ -165,7 +165,7 @@ def bind_predicate(predicate: Callable[..., Any], left: Fields, right: Fields) -
     raise AssertionError("without arguments it compiles, or the reason was raised")
 
 
-def python_function(predicate: Callable[..., Any]) -> FunctionType:
+def unwrap_predicate(predicate: Callable[..., Any]) -> FunctionType:
     """Return the Python function of a predicate, which may have been compiled by numba."""
     function: FunctionType = getattr(predicate, "py_func", cast(FunctionType, predicate))
     return function
@@ -175,24 +175,24 @@ def _infer_types(function: FunctionType, arguments: Sequence[Argument], left: Fi
     """Raise `PredicateError` unless a function compiles for records of these fields."""
     code, defaults = function.__code__, function.__defaults__ or ()
     if not code.co_argcount - len(defaults) <= 2 <= code.co_argcount:
-        takes = counted(code.co_argcount - len(defaults), "argument")
+        takes = format_count(code.co_argcount - len(defaults), "argument")
         raise PredicateError(f"it takes {takes}, expected two: a left and a right row")
     if not JIT_ENABLED:
         return
     given = {argument.name: argument.value for argument in arguments if argument.role == DEFAULT}
-    captured = _captured_record(arguments)
+    captured = _create_captured_record(arguments)
     zeros = [[_ZEROS[re.sub(r"\d", "", kind)] for _, kind in fields or [_NOTHING]] for fields in (left, right)]
     if captured:
         zeros[0].append(captured(*(argument.value for argument in arguments if argument.role != DEFAULT)))
     types = [
-        numba.typeof(_left_record(left, arguments)(*zeros[0])),
-        numba.typeof(_record("right", _names(right))(*zeros[1])),
+        numba.typeof(_create_left_record(left, arguments)(*zeros[0])),
+        numba.typeof(_create_record_class("right", _list_field_names(right))(*zeros[1])),
     ]
     names = code.co_varnames[2 : code.co_argcount]
     for name, default in zip(names, defaults[len(defaults) - len(names) :], strict=True):
         types.append(numba.typeof(given[name]) if name in given else numba.types.Omitted(default))
     try:
-        result = return_type(function, bool(captured), tuple(types))
+        result = infer_return_type(function, bool(captured), tuple(types))
     except NumbaError as error:
         text = _HIGHLIGHTS.sub("", str(error))
         reasons = dict.fromkeys(re.findall(r"TypingError: (.*)", text))
@@ -209,9 +209,9 @@ def functions_of_predicate(
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return `load` and `holds`. Array k of a side is field k of its record. `exchanged` as in `PythonPredicate`."""
     if exchanged:
-        of_left, of_right = _elements(left, "b", "[j]"), _elements(right, "p")
+        of_left, of_right = _format_elements(left, "b", "[j]"), _format_elements(right, "p")
     else:
-        of_left, of_right = _elements(left, "p"), _elements(right, "b", "[j]")
+        of_left, of_right = _format_elements(left, "p"), _format_elements(right, "b", "[j]")
     places = list(enumerate(bound.arguments))
     captured = [f"c[{place}]" for place, argument in places if argument.role != DEFAULT]
     if captured:
@@ -230,10 +230,10 @@ def holds(p, c, b, j):
 """
     scope: dict[str, Any] = {
         "np": np,
-        "Left": _left_record(left, bound.arguments),
-        "Right": _record("right", _names(right)),
-        "Captured": _captured_record(bound.arguments),
-        "predicate": compiled(python_function(bound.predicate), bool(captured)),
+        "Left": _create_left_record(left, bound.arguments),
+        "Right": _create_record_class("right", _list_field_names(right)),
+        "Captured": _create_captured_record(bound.arguments),
+        "predicate": compile_function(unwrap_predicate(bound.predicate), bool(captured)),
     }
     exec(compile(source, "<predicate>", "exec"), scope)
     return scope["load"], scope["holds"]
@@ -244,7 +244,7 @@ def evaluate(
 ) -> bool:
     """Evaluate a predicate in Python for a pair of rows. `values`: of the left row, and of the right row."""
     records = [
-        _record(name, _names(fields))(
+        _create_record_class(name, _list_field_names(fields))(
             *(number(v, kind) for v, (_, kind) in zip(row, fields or [_NOTHING], strict=True))
         )
         for name, fields, row in zip(("left", "right"), (left, right), values, strict=True)
@@ -261,7 +261,7 @@ _ZEROS = {"int": 0, "float": 0.0, "bool": False}
 _WIDEST = {"int": "np.int64({})", "float": "np.float64({})", "bool": "({} != 0)"}
 
 
-def _elements(fields: Fields, arrays: str, at: str = "") -> list[str]:
+def _format_elements(fields: Fields, arrays: str, at: str = "") -> list[str]:
     """Return the field values of a record as source code, converted to int64, float64 or bool."""
     return [
         _WIDEST[re.sub(r"\d", "", kind)].format(f"{arrays}[{place}]{at}")
@@ -269,27 +269,27 @@ def _elements(fields: Fields, arrays: str, at: str = "") -> list[str]:
     ]
 
 
-def _names(fields: Fields) -> tuple[str, ...]:
+def _list_field_names(fields: Fields) -> tuple[str, ...]:
     return tuple(name for name, _ in fields or [_NOTHING])
 
 
-def _left_record(left: Fields, arguments: Sequence[Argument]) -> Any:
+def _create_left_record(left: Fields, arguments: Sequence[Argument]) -> Any:
     """Return the record class of left rows; captured arguments, if any, are its last field."""
-    names = _names(left)
-    if _captured_record(arguments) is None:
-        return _record("left", names)
+    names = _list_field_names(left)
+    if _create_captured_record(arguments) is None:
+        return _create_record_class("left", names)
     field = "captured"
     while field in names:
         field += "_"
-    return _record("left", (*names, field))
+    return _create_record_class("left", (*names, field))
 
 
-def _captured_record(arguments: Sequence[Argument]) -> Any:
+def _create_captured_record(arguments: Sequence[Argument]) -> Any:
     names = tuple(field_of(argument.role, argument.name) for argument in arguments if argument.role != DEFAULT)
-    return _record("captured", names) if names else None
+    return _create_record_class("captured", names) if names else None
 
 
 @lru_cache(maxsize=1024)
-def _record(name: str, fields: tuple[str, ...]) -> Any:
+def _create_record_class(name: str, fields: tuple[str, ...]) -> Any:
     """Return a named tuple class, cached by name and fields: numba compiles functions again for each new class."""
     return namedtuple(name, fields)

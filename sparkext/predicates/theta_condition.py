@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.expressions.expression_code import Place, code_of
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, validity
+from sparkext.expressions.expression_code import ColumnLocation, generate_expression_code
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, unpack_validity
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
-from sparkext.kernels.indexes.nested_loop import HIT, NestedLoop, PairError, PairTest, numbers
+from sparkext.kernels.indexes.nested_loop import HIT, NestedLoop, PairError, PairTest, read_numbers
 from sparkext.kernels.keys.normalised import cast_key
-from sparkext.kernels.runtime.jit import AnyArray, frozen
+from sparkext.kernels.runtime.jit import AnyArray, freeze
 from sparkext.plans.expressions.expression import ColumnPlace, Expression
 from sparkext.plans.expressions.expression_range import Interval, may_fail
 from sparkext.plans.expressions.key_types import KeyType, parse_key_type
@@ -29,7 +29,7 @@ from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate, Theta
 from sparkext.predicates.python_predicate import bind_predicate, evaluate, functions_of_predicate, number
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
-from sparkext.storage.last_used import LastUsed
+from sparkext.storage.last_used import LruCache
 
 _TEST_BYTES = 3 << 20
 """Memory of a compiled test (measured: 1.9 to 2.6 MB)."""
@@ -76,14 +76,14 @@ class CompiledCondition:
         self._nullable = [self._column(number).null_count > 0 for _, number, _ in self._build]
         self._rows = build.rows
         self._places = {
-            **_places(self._probe, [True] * len(self._probe), is_probe=True),
-            **_places(self._build, self._nullable, is_probe=False),
+            **_assign_places(self._probe, [True] * len(self._probe), is_probe=True),
+            **_assign_places(self._build, self._nullable, is_probe=False),
         }
         kinds: list[str | None] = []
         for _, _, key in self._probe:
             kinds += [number_type(key), None]
-        code = code_of(expression, self._places, kinds)
-        self._test = _test(code.text, code.functions).bound(code.constants, self._fail)
+        code = generate_expression_code(expression, self._places, kinds)
+        self._test = _get_test(code.text, code.functions).bound(code.constants, self._fail)
 
     def loop(self, rows: RowSet) -> NestedLoop:
         """Return a loop over all pairs of these rows and the build rows."""
@@ -92,12 +92,12 @@ class CompiledCondition:
 
     def may_fail(self, rows: RowSet) -> bool:
         """Whether the minimum and maximum values of the columns permit that the condition fails on a pair of rows."""
-        probe = {place: _extent(_gathered_values(rows, place)) for place in self._probe}
+        probe = {place: _measure_extent(_gather_values(rows, place)) for place in self._probe}
         return may_fail(self._expression, {**probe, **self._build_extents})
 
     @cached_property
     def _build_extents(self) -> dict[ColumnPlace, Interval]:
-        return {place: _extent(_values(self._column(place[1]), place[2])) for place in self._build}
+        return {place: _measure_extent(_convert_values(self._column(place[1]), place[2])) for place in self._build}
 
     def _fail(self, probe: Sequence[np.generic], build: Sequence[np.generic]) -> NoReturn:
         """Raise an error with the non-null values by source and column. The extension derives Spark's error from it."""
@@ -116,8 +116,8 @@ class CompiledCondition:
     @cached_property
     def _build_arrays(self) -> tuple[AnyArray, ...]:
         """The arrays of all build rows, which only a loop over all pairs needs."""
-        return _arrays(
-            [_values(self._column(number), key) for _, number, key in self._build], self._nullable, self._rows
+        return _list_arrays(
+            [_convert_values(self._column(number), key) for _, number, key in self._build], self._nullable, self._rows
         )
 
     def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
@@ -128,7 +128,7 @@ class CompiledCondition:
         return hits
 
     def _gathered(self, rows: RowSet, columns: Sequence[ColumnPlace], nullable: Sequence[bool]) -> tuple[AnyArray, ...]:
-        return _arrays([_gathered_values(rows, place) for place in columns], nullable, rows.length)
+        return _list_arrays([_gather_values(rows, place) for place in columns], nullable, rows.length)
 
 
 class _PythonCondition:
@@ -137,15 +137,16 @@ class _PythonCondition:
     def __init__(self, predicate: PythonPredicate, source: int, build: BuildSide) -> None:
         self._predicate, self._source = predicate, source
         columns = [
-            _values(build.columns[c.column].take(None, missing=False), parse_key_type(c.key)) for c in predicate.build
+            _convert_values(build.columns[c.column].take(None, missing=False), parse_key_type(c.key))
+            for c in predicate.build
         ]
-        self._build_rows, self._build_arrays = _without_nulls(columns, build.rows)
+        self._build_rows, self._build_arrays = _drop_nulls(columns, build.rows)
         self._rows = build.rows
         function = pickle.loads(base64.b64decode(predicate.pickled))
         self._left, self._right = map(record_fields, (predicate.left, predicate.right))
         bound = bind_predicate(function, self._left, self._right)
         functions = partial(functions_of_predicate, bound, self._left, self._right, predicate.exchanged)
-        test = _test(f"{bound.fingerprint} {predicate.exchanged}", functions)
+        test = _get_test(f"{bound.fingerprint} {predicate.exchanged}", functions)
         self._function = function
         self._test = test.bound(bound.constants, self._evaluate)
 
@@ -162,9 +163,10 @@ class _PythonCondition:
 
     def loop(self, rows: RowSet) -> NestedLoop:
         columns = [
-            _values(rows.gather(ColumnRef(c.source, c.column)), parse_key_type(c.key)) for c in self._predicate.probe
+            _convert_values(rows.gather(ColumnRef(c.source, c.column)), parse_key_type(c.key))
+            for c in self._predicate.probe
         ]
-        probe_rows, probe = _without_nulls(columns, rows.length)
+        probe_rows, probe = _drop_nulls(columns, rows.length)
         return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows, probe_rows, self._build_rows)
 
     def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
@@ -190,17 +192,17 @@ _Values = tuple[AnyArray, UInt8Array | None]
 Functions = tuple[Callable[..., object], Callable[..., object]]
 
 
-def _values(column: pa.Array, key: KeyType) -> _Values:
+def _convert_values(column: pa.Array, key: KeyType) -> _Values:
     array = cast_key(column, arrow_key_type(key))
-    return numbers(array), validity(array)
+    return read_numbers(array), unpack_validity(array)
 
 
-def _gathered_values(rows: RowSet, place: ColumnPlace) -> _Values:
+def _gather_values(rows: RowSet, place: ColumnPlace) -> _Values:
     source, column, key = place
-    return _values(rows.gather(ColumnRef(source, column)), key)
+    return _convert_values(rows.gather(ColumnRef(source, column)), key)
 
 
-def _extent(values: _Values) -> Interval:
+def _measure_extent(values: _Values) -> Interval:
     """Return the minimum and maximum of the non-null values; (0, 0) without values, None if a float is NaN."""
     array, mask = values
     known = array if mask is None else array[mask != 0]
@@ -210,39 +212,41 @@ def _extent(values: _Values) -> Interval:
     return None if low != low else (low, high)
 
 
-def _arrays(values: Sequence[_Values], nullable: Sequence[bool], length: int) -> tuple[AnyArray, ...]:
+def _list_arrays(values: Sequence[_Values], nullable: Sequence[bool], length: int) -> tuple[AnyArray, ...]:
     """Return the values, each followed by its null mask if `nullable`; one placeholder array if there are no values."""
     arrays: list[AnyArray] = []
     for (array, mask), has_mask in zip(values, nullable, strict=True):
         arrays.append(array)
         if has_mask:
-            arrays.append(frozen(np.ones(length, dtype=np.uint8)) if mask is None else mask)
-    return tuple(arrays) or (frozen(np.zeros(length, dtype=np.uint8)),)
+            arrays.append(freeze(np.ones(length, dtype=np.uint8)) if mask is None else mask)
+    return tuple(arrays) or (freeze(np.zeros(length, dtype=np.uint8)),)
 
 
-def _places(columns: Sequence[ColumnPlace], nullable: Sequence[bool], is_probe: bool) -> dict[ColumnPlace, Place]:
-    """Return the positions of each column in the result of `_arrays`."""
+def _assign_places(
+    columns: Sequence[ColumnPlace], nullable: Sequence[bool], is_probe: bool
+) -> dict[ColumnPlace, ColumnLocation]:
+    """Return the positions of each column in the result of `_list_arrays`."""
     places, at = {}, 0
     for column, has_mask in zip(columns, nullable, strict=True):
-        places[column] = Place(is_probe, at, at + 1 if has_mask else None)
+        places[column] = ColumnLocation(is_probe, at, at + 1 if has_mask else None)
         at += 1 + has_mask
     return places
 
 
-def _without_nulls(values: Sequence[_Values], length: int) -> tuple[RowIds | None, tuple[AnyArray, ...]]:
+def _drop_nulls(values: Sequence[_Values], length: int) -> tuple[RowIds | None, tuple[AnyArray, ...]]:
     """Return the ids of rows without a null (None if there are no nulls), and their values."""
     masks = [mask for _, mask in values if mask is not None]
-    arrays = _arrays(values, [False] * len(values), length)
+    arrays = _list_arrays(values, [False] * len(values), length)
     if not masks:
         return None, arrays
     rows = np.flatnonzero(reduce(np.bitwise_and, masks)).astype(row_id_dtype(length))
-    return frozen(rows), tuple(frozen(array[rows]) for array in arrays)
+    return freeze(rows), tuple(freeze(array[rows]) for array in arrays)
 
 
-tests: LastUsed[str, PairTest] = LastUsed(_TESTS_MAX_BYTES // _TEST_BYTES)
+tests: LruCache[str, PairTest] = LruCache(_TESTS_MAX_BYTES // _TEST_BYTES)
 """The compiled tests of this process. `made` counts compilations."""
 
 
-def _test(key: str, functions: Callable[[], Functions]) -> PairTest:
+def _get_test(key: str, functions: Callable[[], Functions]) -> PairTest:
     """Return the test for this key, compiled at most once per process unless it was evicted."""
     return tests.get_or_make(key, lambda: PairTest(*functions()))

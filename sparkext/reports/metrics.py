@@ -71,7 +71,7 @@ class TaskMetrics:
             rows[number] = self.operators[following]["rows_in"]
         return rows
 
-    def in_query_order(self) -> None:
+    def restore_query_order(self) -> None:
         """Reorder the metrics of operators from the order in which they ran to the order of the query."""
         places = self.places
         ran = sorted(zip(places, self.operators, self.seconds, strict=True), key=lambda told: told[0])
@@ -98,7 +98,7 @@ class TaskMetrics:
         return cls(**data)
 
 
-def last_run(tasks: Iterable[TaskMetrics]) -> list[TaskMetrics]:
+def select_last_run(tasks: Iterable[TaskMetrics]) -> list[TaskMetrics]:
     """Return the tasks of the latest stage: the latest attempt for each partition, as earlier attempts have failed."""
     by_partition: dict[int, TaskMetrics] = {}
     latest = -1
@@ -110,12 +110,12 @@ def last_run(tasks: Iterable[TaskMetrics]) -> list[TaskMetrics]:
     return [by_partition[partition] for partition in sorted(by_partition)]
 
 
-def merged_operators(tasks: Sequence[TaskMetrics]) -> list[OperatorSummary]:
+def sum_operators(tasks: Sequence[TaskMetrics]) -> list[OperatorSummary]:
     """Add up the operator summaries of the tasks of one run."""
     return merge_summaries([task.operators for task in tasks])
 
 
-def followed_by(first: TaskMetrics, then: TaskMetrics) -> TaskMetrics:
+def append_metrics(first: TaskMetrics, then: TaskMetrics) -> TaskMetrics:
     """Return the metrics of a task that ran a pipeline, and then another form of it. `indexes` are from the first."""
     if not first.operators:
         return then

@@ -9,10 +9,10 @@ from typing import Any
 
 from sparkext.plans.shuffle.balancer import skew
 from sparkext.reports.metrics import TaskMetrics
-from sparkext.wording import counted
+from sparkext.wording import format_count
 
 
-def _built(index: Mapping[str, Any]) -> float:
+def _count_build_seconds(index: Mapping[str, Any]) -> float:
     """Return the seconds that a task has spent on an index, 0 if it reused an existing index."""
     return 0.0 if index["reused"] else float(index["seconds"])
 
@@ -45,7 +45,7 @@ class PartitionLoads:
         told = json.loads(planned)
         if "streamed" in told:
             return cls._streamed(told["streamed"])
-        took = tuple(task.elapsed_seconds + sum(map(_built, task.indexes)) for task in tasks)
+        took = tuple(task.elapsed_seconds + sum(map(_count_build_seconds, task.indexes)) for task in tasks)
         cut = told.get("cut")
         loads = (tuple(told["before"]), tuple(told["after"]))
         of_matrix = None if cut is None else tuple(cut)
@@ -68,10 +68,13 @@ class PartitionLoads:
             if self.owners:
                 units += f", and {self.owners} that tell which build rows match nothing"
             return f"{units}: skew {skew(self.took):.2f} as they ran"
-        buckets = f"{counted(self.moved, 'bucket')} moved, {counted(self.split, 'bucket')} split"
+        buckets = f"{format_count(self.moved, 'bucket')} moved, {format_count(self.split, 'bucket')} split"
         if self.skews:
-            streamed = f"{counted(len(self.planned), 'partition')} in {counted(len(self.skews), 'interval')}, {buckets}"
+            intervals = format_count(len(self.skews), "interval")
+            streamed = f"{format_count(len(self.planned), 'partition')} in {intervals}, {buckets}"
             first, last = self.skews[0], self.skews[-1]
             return f"{streamed}: skew {first:.2f} in the first, {last:.2f} in the last, {skew(self.took):.2f} of all"
         balanced = f"skew {skew(self.by_hash):.2f} by hash, {skew(self.planned):.2f} as planned"
-        return f"{counted(len(self.planned), 'partition')}, {buckets}: {balanced}, {skew(self.took):.2f} as they ran"
+        return (
+            f"{format_count(len(self.planned), 'partition')}, {buckets}: {balanced}, {skew(self.took):.2f} as they ran"
+        )

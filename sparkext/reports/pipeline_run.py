@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparkext.parquet.metrics import ScanMetrics, merged_scans
+from sparkext.parquet.metrics import ScanMetrics, sum_scan_metrics
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.reports.partition_loads import PartitionLoads
 
@@ -70,7 +70,7 @@ class PipelineRun:
     def scan(self) -> ScanMetrics | None:
         """The scan metrics of the probe side's files, summed over the tasks; None if its rows came from Spark."""
         scans = [task.scan for task in self.tasks if task.scan is not None]
-        return merged_scans(scans) if scans else None
+        return sum_scan_metrics(scans) if scans else None
 
     @property
     def started(self) -> float:

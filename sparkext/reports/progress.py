@@ -26,7 +26,7 @@ Advance = Callable[[int], None]
 @contextmanager
 def progress(step: str, unit: str, total: int | None = None, *, shown: bool = True) -> Iterator[Advance]:
     """Show the progress of `step`, in units of `unit` (`B` for bytes), relative to `total` if that is known."""
-    bar = _Bar.begun(step, unit, total) if shown and (in_notebook() or on_terminal()) else None
+    bar = _Bar.begun(step, unit, total) if shown and (is_in_notebook() or is_on_terminal()) else None
     if bar is None:
         yield lambda count: None
         return
@@ -36,7 +36,7 @@ def progress(step: str, unit: str, total: int | None = None, *, shown: bool = Tr
         bar.close()
 
 
-def counted_rows(batches: Iterable[pa.RecordBatch], advance: Advance) -> Iterator[pa.RecordBatch]:
+def count_passing_rows(batches: Iterable[pa.RecordBatch], advance: Advance) -> Iterator[pa.RecordBatch]:
     """Pass batches on and count their rows."""
     for batch in batches:
         yield batch
@@ -58,12 +58,12 @@ class CountingStream:
         return written
 
 
-def on_terminal() -> bool:
+def is_on_terminal() -> bool:
     """Return whether stderr is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def in_notebook() -> bool:
+def is_in_notebook() -> bool:
     """Return whether this is the kernel of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and "IPKernelApp" in shell.config

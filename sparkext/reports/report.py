@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sparkext.plans.adaptive.operator_summary import OperatorSummary
 from sparkext.reports import html, text
-from sparkext.reports.metrics import TaskMetrics, merged_operators
+from sparkext.reports.metrics import TaskMetrics, sum_operators
 from sparkext.reports.partition_loads import PartitionLoads
 from sparkext.reports.pipeline_run import JoinReport, PipelineRun
 
@@ -23,13 +23,13 @@ class Report(PipelineRun):
 
     def __str__(self) -> str:
         """Return the report as text."""
-        return text.laid_out(self)
+        return text.render_text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """Return the report as HTML."""
-        return html.laid_out(self)
+        return html.render_html(self)
 
 
 def summarise(
@@ -37,7 +37,7 @@ def summarise(
 ) -> Report:
     """Return the report of one run: sums over the tasks that report operators. `partitions`: their loads as JSON."""
     tasks = [task for task in tasks if task.operators]
-    operators = merged_operators(tasks)
+    operators = sum_operators(tasks)
     rows_out = [sum(rows) for rows in zip(*(task.rows_out() for task in tasks), strict=True)]
     seconds = [sum(task.seconds[number] for task in tasks) for number in range(len(operators))]
     joins = []
@@ -47,7 +47,7 @@ def summarise(
         # Tasks share the index of a replicated build side. Indexes of a partitioned build side hold different rows.
         counted = indexes if info["is_partition"] else indexes[:1]
         joins.append(
-            _entry(
+            _make_entry(
                 label,
                 operators[number],
                 rows_out[number],
@@ -63,12 +63,12 @@ def summarise(
             )
         )
     for number, name in enumerate(tasks[0].behind, len(labels)):
-        joins.append(_entry(name, operators[number], rows_out[number], seconds[number]))
+        joins.append(_make_entry(name, operators[number], rows_out[number], seconds[number]))
     loads = None if partitions is None else PartitionLoads.of(partitions, tasks)
     return Report(tuple(joins), tuple(tasks), notes, loads)
 
 
-def _entry(
+def _make_entry(
     operator: str,
     summary: OperatorSummary,
     rows_out: int,

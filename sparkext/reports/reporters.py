@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from sparkext.kernels.runtime.local_folder import private_folder
-from sparkext.reports.metrics import TaskMetrics, last_run
+from sparkext.kernels.runtime.local_folder import create_private_folder
+from sparkext.reports.metrics import TaskMetrics, select_last_run
 from sparkext.storage.container import private_file
 from sparkext.storage.local_folder import beside_task
 
@@ -72,7 +72,7 @@ class AccumulatorReporter:
 
     def collect(self, session: SparkSession) -> list[TaskMetrics]:
         """Return the metrics of the last run."""
-        return last_run(self._accumulator.value)
+        return select_last_run(self._accumulator.value)
 
 
 def _empty(accumulator: Any) -> None:
@@ -94,7 +94,7 @@ class SpoolReporter:
         """Write the metrics of one finished task."""
         task = metrics.task
         with contextlib.suppress(OSError):
-            folder = private_folder(self._path())
+            folder = create_private_folder(self._path())
             with private_file(folder / f"{task.stage}-{task.partition}-{task.attempt}.json") as stream:
                 stream.write(metrics.to_json().encode())
 
@@ -102,7 +102,7 @@ class SpoolReporter:
         """Run a job that reads the files of the nodes, and return the metrics of the last run."""
         readers = 16
         rows = session.range(0, readers, 1, readers).mapInArrow(self._read, "metrics string").distinct().collect()
-        return last_run(TaskMetrics.from_json(row["metrics"]) for row in rows)
+        return select_last_run(TaskMetrics.from_json(row["metrics"]) for row in rows)
 
     def _read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:

@@ -9,7 +9,7 @@ PREFIX = "sparkext."
 """Prefix of the names of observed metrics, followed by the operator's name."""
 
 
-def metrics_name(name: str, is_named: bool, token: str) -> str:
+def build_metrics_name(name: str, is_named: bool, token: str) -> str:
     """Return the name of an operator's observed metrics, with its token unless the user has named the operator."""
     return f"{PREFIX}{name}" if is_named else f"{PREFIX}{name}.{token[:8]}"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from sparkext.reports import stream_chart
 from sparkext.reports.stream_batches import PREFIX, Batch, JoinedBatch, OrderedBatch
-from sparkext.reports.text import table
-from sparkext.wording import counted, size
+from sparkext.reports.text import format_table
+from sparkext.wording import format_bytes, format_count
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,8 +40,10 @@ class StreamReport:
         told = {name: self.of(name) for name in self.operators}
         lines: list[str] = []
         for kind, header in _HEADERS.items():
-            rows = [_cells(name, batches) for name, batches in told.items() if isinstance(batches[0], kind)]
-            lines += table([header, *rows], range(len(header))) if rows else []
+            rows = [
+                _format_batch_cells(name, batches) for name, batches in told.items() if isinstance(batches[0], kind)
+            ]
+            lines += format_table([header, *rows], range(len(header))) if rows else []
         return "\n".join([*lines, self.summary])
 
     @property
@@ -55,15 +57,15 @@ class StreamReport:
 
     def _repr_html_(self) -> str:
         """Return the tables with a chart of each operator."""
-        return stream_chart.laid_out(str(self), self.operators, self.batches)
+        return stream_chart.render_stream_html(str(self), self.operators, self.batches)
 
 
-def stream_report(progress: Iterable[Any]) -> StreamReport:
+def read_stream_report(progress: Iterable[Any]) -> StreamReport:
     """Read PySpark's progress updates, without updates that have no metrics of this package's operators."""
     batches = []
     for update in progress:
         told = {
-            name.removeprefix(PREFIX): _told(row.asDict())
+            name.removeprefix(PREFIX): _parse_figures(row.asDict())
             for name, row in update.observedMetrics.items()
             if name.startswith(PREFIX)
         }
@@ -74,7 +76,7 @@ def stream_report(progress: Iterable[Any]) -> StreamReport:
     return StreamReport(tuple(batches))
 
 
-def _told(row: Mapping[str, Any]) -> JoinedBatch | OrderedBatch | None:
+def _parse_figures(row: Mapping[str, Any]) -> JoinedBatch | OrderedBatch | None:
     """Return the figures of an operator, None if its metrics are null or have other names."""
     for kind in _HEADERS:
         names = [field.name for field in fields(kind)]
@@ -93,9 +95,9 @@ _SUMS: Mapping[type[JoinedBatch | OrderedBatch], tuple[str, ...]] = {
 }
 
 
-def _cells(name: str, batches: Sequence[JoinedBatch | OrderedBatch]) -> tuple[str, ...]:
+def _format_batch_cells(name: str, batches: Sequence[JoinedBatch | OrderedBatch]) -> tuple[str, ...]:
     last = batches[-1]
     came = [sum(getattr(batch, field) for batch in batches) for field in _SUMS[type(last)]]
-    state = f"{counted(last.state_rows, 'row')}, {size(last.state_bytes)}"
+    state = f"{format_count(last.state_rows, 'row')}, {format_bytes(last.state_bytes)}"
     units = [f"{last.units:,}"] if isinstance(last, JoinedBatch) else []
     return (name, *(f"{rows:,}" for rows in came), state, f"{last.segments:,}", *units)

@@ -19,7 +19,7 @@ COLORS = ("#2f80d0", "#c8640c", "#14897a", "#b04a9e", "#7a6cd8", "#85841c", "#cc
 GRAY = "#808080"
 
 
-def drawing(height: int, label: str, parts: Sequence[str]) -> str:
+def assemble_drawing(height: int, label: str, parts: Sequence[str]) -> str:
     """Return the parts as one drawing. `label` describes it to screen readers."""
     return (
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label, quote=True)}"'
@@ -28,7 +28,7 @@ def drawing(height: int, label: str, parts: Sequence[str]) -> str:
     )
 
 
-def text(
+def draw_text(
     x: float, y: float, words: str, anchor: str = "start", color: str = "", weight: int = 400, opacity: float = 1
 ) -> str:
     """Return a text at a position."""
@@ -38,15 +38,15 @@ def text(
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{look}>{escape(words)}</text>'
 
 
-def grid_line(y: float, label: str) -> list[str]:
+def draw_grid_line(y: float, label: str) -> list[str]:
     """Return a horizontal line with its label."""
     return [
         f'<path d="M{LEFT} {y:.1f}H{RIGHT}" stroke="currentColor" stroke-opacity=".18"/>',
-        text(LEFT - 8, y + 4, label, "end", opacity=0.75),
+        draw_text(LEFT - 8, y + 4, label, "end", opacity=0.75),
     ]
 
 
-def decimal_step(span: float) -> float:
+def choose_decimal_step(span: float) -> float:
     """Return a step of 1, 2 or 5 times a power of ten, of which four to ten fit into the span."""
     magnitude = 10.0 ** math.floor(math.log10(span / 4))
     return max(factor * magnitude for factor in (1, 2, 5) if factor * magnitude <= span / 4)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
-from sparkext.wording import counted, ratio, size
+from sparkext.wording import format_bytes, format_count, format_ratio
 
 if TYPE_CHECKING:
     from sparkext.reports.pipeline_run import JoinReport, PipelineRun
@@ -29,39 +29,39 @@ _HEADER = (
 _LEFT_ALIGNED = (0, 4)
 
 
-def laid_out(report: PipelineRun) -> str:
+def render_text(report: PipelineRun) -> str:
     """Return a table of the operators, lines about tasks, files, partitions and join orders, and the notes."""
-    lines = table([_HEADER, *(_cells(join) for join in report.joins)], _LEFT_ALIGNED)
-    told = [*files_told(report), *builds_told(report), *partitions_reported(report), *orders_told(report)]
-    return "\n".join([*lines, tasks_told(report), *told, *report.notes])
+    lines = format_table([_HEADER, *(_format_operator_cells(join) for join in report.joins)], _LEFT_ALIGNED)
+    told = [*describe_files(report), *describe_builds(report), *describe_partitions(report), *describe_orders(report)]
+    return "\n".join([*lines, describe_tasks(report), *told, *report.notes])
 
 
-def table(rows: Sequence[tuple[str, ...]], left_aligned: Container[int]) -> list[str]:
+def format_table(rows: Sequence[tuple[str, ...]], left_aligned: Container[int]) -> list[str]:
     """Return the lines of a table. The first row is its header; `left_aligned` has indexes of columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    header, *lines = (_line(row, widths, left_aligned) for row in rows)
+    header, *lines = (_format_line(row, widths, left_aligned) for row in rows)
     return [header, "  ".join("-" * width for width in widths), *lines]
 
 
-def tasks_told(report: PipelineRun) -> str:
+def describe_tasks(report: PipelineRun) -> str:
     """Return a line with the number of tasks, their input rows, and their peak memory."""
     rows_in = sum(task.rows_in for task in report.tasks)
     peak = max((task.peak_rss_bytes for task in report.tasks), default=0)
-    return f"{counted(len(report.tasks), 'task')}, {rows_in:,} rows in, peak worker memory {size(peak)}"
+    return f"{format_count(len(report.tasks), 'task')}, {rows_in:,} rows in, peak worker memory {format_bytes(peak)}"
 
 
-def files_told(report: PipelineRun) -> list[str]:
+def describe_files(report: PipelineRun) -> list[str]:
     """Return a sentence on the files of the probe side that workers have read themselves, or none."""
     scan = report.scan
     if scan is None:
         return []
     return [
-        f"workers read {size(scan.bytes)}: {counted(scan.rows, 'row')} in {counted(scan.row_groups, 'row group')},"
-        f" {scan.row_groups_pruned} more were ruled out by statistics"
+        f"workers read {format_bytes(scan.bytes)}: {format_count(scan.rows, 'row')} in"
+        f" {format_count(scan.row_groups, 'row group')}, {scan.row_groups_pruned} more were ruled out by statistics"
     ]
 
 
-def builds_told(report: PipelineRun) -> list[str]:
+def describe_builds(report: PipelineRun) -> list[str]:
     """Return the lines about pipelines that derived the probe side or build sides."""
     return [
         *(f"probe side: {line}" for line in report.tasks[0].source),
@@ -69,14 +69,14 @@ def builds_told(report: PipelineRun) -> list[str]:
     ]
 
 
-def partitions_reported(report: PipelineRun) -> list[str]:
+def describe_partitions(report: PipelineRun) -> list[str]:
     """Return a sentence on the partition loads of a partitioned join, or none."""
     return [] if report.partitions is None else [str(report.partitions)]
 
 
-def orders_told(report: PipelineRun) -> list[str]:
+def describe_orders(report: PipelineRun) -> list[str]:
     """Return sentences on joins that ran in another order than the query's, or on reduced build sides."""
-    of_all = f"of {counted(len(report.tasks), 'task')}"
+    of_all = f"of {format_count(len(report.tasks), 'task')}"
     orders = Counter(tuple(task.order) for task in report.tasks if task.order)
     reduced = Counter(told for task in report.tasks for told in task.reduced)
     return [
@@ -85,38 +85,39 @@ def orders_told(report: PipelineRun) -> list[str]:
             for order, count in sorted(orders.items())
         ),
         *(
-            f"{count} {of_all} went on with {counted(rows, 'build row')} of join {number + 1}: others drop the rest"
+            f"{count} {of_all} went on with {format_count(rows, 'build row')} of join {number + 1}: other joins drop the"
+            " rest"
             for (number, rows), count in sorted(reduced.items())
         ),
     ]
 
 
-def _cells(join: JoinReport) -> tuple[str, ...]:
+def _format_operator_cells(join: JoinReport) -> tuple[str, ...]:
     budgets = (join.budget_min, join.budget_median, join.budget_max)
     return (
         join.operator,
         f"{join.rows_in:,}",
         f"{join.rows_out:,}",
-        ratio(join.fan_out),
+        format_ratio(join.fan_out),
         join.index or "",
         "" if join.build_rows is None else f"{join.build_rows:,}",
-        "" if join.build_bytes is None else size(join.build_bytes),
-        "" if join.index_bytes is None else size(join.index_bytes),
-        _built(join),
+        "" if join.build_bytes is None else format_bytes(join.build_bytes),
+        "" if join.index_bytes is None else format_bytes(join.index_bytes),
+        _describe_build_time(join),
         f"{join.morsels:,}",
         "" if None in budgets else "/".join(str(budget) for budget in budgets),
-        "" if join.lowest_headroom is None else f"{size(join.lowest_headroom)} ({join.headroom_limit})",
+        "" if join.lowest_headroom is None else f"{format_bytes(join.lowest_headroom)} ({join.headroom_limit})",
         f"{join.seconds:.3f} s",
     )
 
 
-def _built(join: JoinReport) -> str:
+def _describe_build_time(join: JoinReport) -> str:
     if join.build_seconds is None:
         return ""
     return "(reused)" if join.index_reused else f"{join.build_seconds:.3f} s"
 
 
-def _line(cells: tuple[str, ...], widths: list[int], left_aligned: Container[int]) -> str:
+def _format_line(cells: tuple[str, ...], widths: list[int], left_aligned: Container[int]) -> str:
     padded = [
         cell.ljust(width) if column in left_aligned else cell.rjust(width)
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))

@@ -10,8 +10,17 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from sparkext.config import REPORT_DECISIONS
-from sparkext.reports.svg import COLORS, GRAY, LEFT, RIGHT, decimal_step, drawing, grid_line, text
-from sparkext.wording import LIMITS, counted, short, size
+from sparkext.reports.svg import (
+    COLORS,
+    GRAY,
+    LEFT,
+    RIGHT,
+    assemble_drawing,
+    choose_decimal_step,
+    draw_grid_line,
+    draw_text,
+)
+from sparkext.wording import LIMITS, abbreviate_number, format_bytes, format_count
 
 if TYPE_CHECKING:
     from sparkext.reports.pipeline_run import JoinReport, PipelineRun
@@ -49,7 +58,7 @@ class _Panel:
         return self.bottom - (self.bottom - self.top) * self.height(value)
 
 
-def drawn(report: PipelineRun) -> str:
+def draw_timeline(report: PipelineRun) -> str:
     """Return the timeline, or a sentence with the reason why there is none."""
     start = report.started
     headroom: list[tuple[float, float]] = []
@@ -62,16 +71,19 @@ def drawn(report: PipelineRun) -> str:
     if not any(budgets):
         return f"<p>No timeline: the tasks kept no decisions ({REPORT_DECISIONS.name}).</p>"
     span = max(report.elapsed_seconds, *(at for points in budgets for at, _ in points), 1e-3)
-    of_headroom, of_budgets = _columns(headroom, span), [_columns(points, span) for points in budgets]
+    of_headroom, of_budgets = (
+        _aggregate_columns(headroom, span),
+        [_aggregate_columns(points, span) for points in budgets],
+    )
     parts = [
-        *_headroom_panel(of_headroom, span, report.joins),
-        *_budget_panel(of_budgets, span, report.joins),
-        *_time_axis(span, start),
+        *_draw_headroom_panel(of_headroom, span, report.joins),
+        *_draw_budget_panel(of_budgets, span, report.joins),
+        *_draw_time_axis(span, start),
     ]
-    return drawing(_HEIGHT, "Free memory and row budgets over the run", parts)
+    return assemble_drawing(_HEIGHT, "Free memory and row budgets over the run", parts)
 
 
-def _columns(points: list[tuple[float, float]], span: float) -> list[_Column]:
+def _aggregate_columns(points: list[tuple[float, float]], span: float) -> list[_Column]:
     """Aggregate points in the same column of pixels. At most `_COLUMNS` points are returned unchanged."""
     by_column: dict[int, list[tuple[float, float]]] = {}
     for place, point in enumerate(sorted(points)):
@@ -85,51 +97,53 @@ def _columns(points: list[tuple[float, float]], span: float) -> list[_Column]:
     return columns
 
 
-def _headroom_panel(columns: list[_Column], span: float, joins: Sequence[JoinReport]) -> list[str]:
+def _draw_headroom_panel(columns: list[_Column], span: float, joins: Sequence[JoinReport]) -> list[str]:
     top, bottom = _HEADROOM_PANEL
     known = [join for join in joins if join.lowest_headroom is not None]
     if not columns or not known:
-        return [text(LEFT, top, "Free memory was not known: neither a limit nor /proc/meminfo could be read.")]
+        return [draw_text(LEFT, top, "Free memory was not known: neither a limit nor /proc/meminfo could be read.")]
     tightest = min(known, key=lambda join: join.lowest_headroom or 0)
     limit = LIMITS.get(tightest.headroom_limit or "", tightest.headroom_limit or "")
-    step, count = _byte_steps(max(column.high for column in columns))
+    step, count = _choose_byte_steps(max(column.high for column in columns))
     panel = _Panel(top, bottom, span, lambda value: value / (step * count))
     lowest = min(columns, key=lambda column: column.low)
-    least = size(tightest.lowest_headroom or 0)
+    least = format_bytes(tightest.lowest_headroom or 0)
     title = f"Free memory (headroom): never below {least}; the tightest limit was {limit}"
-    parts = [text(LEFT - 70, top - 16, title, weight=600)]
+    parts = [draw_text(LEFT - 70, top - 16, title, weight=600)]
     for number in range(count + 1):
-        parts += grid_line(panel.y(step * number), size(step * number).replace(".0 ", " ") if number else "0")
-    parts.append(_band(panel, columns, GRAY))
-    parts.append(_line(panel, [(column.seconds, column.low) for column in columns], GRAY, "free memory"))
-    if size(lowest.low) == least:  # otherwise the minimum was at a decision that was not recorded
+        parts += draw_grid_line(
+            panel.y(step * number), format_bytes(step * number).replace(".0 ", " ") if number else "0"
+        )
+    parts.append(_draw_band(panel, columns, GRAY))
+    parts.append(_draw_line(panel, [(column.seconds, column.low) for column in columns], GRAY, "free memory"))
+    if format_bytes(lowest.low) == least:  # otherwise the minimum was at a decision that was not recorded
         x, y = panel.x(lowest.seconds), panel.y(lowest.low)
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{GRAY}"/>')
         # The label fits below the lowest point, because the curve is nowhere lower.
-        parts.append(text(min(max(x, LEFT + 40), RIGHT - 40), y + 17, f"lowest {least}", "middle"))
+        parts.append(draw_text(min(max(x, LEFT + 40), RIGHT - 40), y + 17, f"lowest {least}", "middle"))
     return parts
 
 
-def _budget_panel(operators: list[list[_Column]], span: float, joins: Sequence[JoinReport]) -> list[str]:
+def _draw_budget_panel(operators: list[list[_Column]], span: float, joins: Sequence[JoinReport]) -> list[str]:
     top, bottom = _BUDGET_PANEL
     every = [column for columns in operators for column in columns]
     most = max(column.high for column in every) * 1.2
     least = min(min(column.low for column in every) / 1.2, most / 4)
     panel = _Panel(top, bottom, span, lambda value: math.log(value / least) / math.log(most / least))
-    parts = [text(LEFT - 70, top - 16, "Budget: rows that an operator might produce in its next call", weight=600)]
-    for tick in _log_ticks(least, most):
-        parts += grid_line(panel.y(tick), short(tick))
+    parts = [draw_text(LEFT - 70, top - 16, "Budget: rows that an operator might produce in its next call", weight=600)]
+    for tick in _choose_log_ticks(least, most):
+        parts += draw_grid_line(panel.y(tick), abbreviate_number(tick))
     ends = []
     for number, (columns, join) in enumerate(zip(operators, joins, strict=True)):
         if not columns:
             continue
         color = color_of(number)
-        named = f"{number + 1}: {join.operator}, {counted(join.morsels, 'budget')}"
-        parts.append(_band(panel, columns, color))
-        parts.append(_line(panel, [(column.seconds, column.middle) for column in columns], color, named))
+        named = f"{number + 1}: {join.operator}, {format_count(join.morsels, 'budget')}"
+        parts.append(_draw_band(panel, columns, color))
+        parts.append(_draw_line(panel, [(column.seconds, column.middle) for column in columns], color, named))
         ends.append((panel.y(columns[-1].middle), number))
-    for y, number in _spread(ends, top, bottom):
-        parts.append(text(RIGHT + 12, y + 4, str(number + 1), color=color_of(number), weight=700))
+    for y, number in _spread_labels(ends, top, bottom):
+        parts.append(draw_text(RIGHT + 12, y + 4, str(number + 1), color=color_of(number), weight=700))
     return parts
 
 
@@ -138,7 +152,7 @@ def color_of(operator: int) -> str:
     return COLORS[operator % len(COLORS)]
 
 
-def _spread(ends: list[tuple[float, int]], top: float, bottom: float) -> list[tuple[float, int]]:
+def _spread_labels(ends: list[tuple[float, int]], top: float, bottom: float) -> list[tuple[float, int]]:
     """Move overlapping labels apart, within the panel if they fit."""
     placed: list[tuple[float, int]] = []
     for y, number in sorted(ends):
@@ -147,33 +161,33 @@ def _spread(ends: list[tuple[float, int]], top: float, bottom: float) -> list[tu
     return [(max(y - over, top + place * _LABEL_HEIGHT), number) for place, (y, number) in enumerate(placed)]
 
 
-def _time_axis(span: float, start: float) -> list[str]:
+def _draw_time_axis(span: float, start: float) -> list[str]:
     bottom = _BUDGET_PANEL[1]
-    step = decimal_step(span)
+    step = choose_decimal_step(span)
     parts = []
     for number in range(int(span / step) + 1):
         x = LEFT + (RIGHT - LEFT) * number * step / span
         parts.append(f'<path d="M{x:.1f} {bottom}v4" stroke="currentColor" stroke-opacity=".5"/>')
-        parts.append(text(x, bottom + 17, f"{number * step:g} s", "middle", opacity=0.75))
+        parts.append(draw_text(x, bottom + 17, f"{number * step:g} s", "middle", opacity=0.75))
     began = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(start))
-    parts.append(text(RIGHT, bottom + 32, f"since {began}", "end", opacity=0.75))
+    parts.append(draw_text(RIGHT, bottom + 32, f"since {began}", "end", opacity=0.75))
     return parts
 
 
-def _log_ticks(least: float, most: float) -> list[float]:
+def _choose_log_ticks(least: float, most: float) -> list[float]:
     """Return the powers of ten between two values, and 2 and 5 times these if the range is less than 50-fold."""
     powers = [10.0**power for power in range(math.floor(math.log10(least)), math.floor(math.log10(most)) + 1)]
     factors = (1, 2, 5) if most / least < 50 else (1,)
     return [factor * power for power in powers for factor in factors if least <= factor * power <= most]
 
 
-def _byte_steps(highest: float) -> tuple[float, int]:
+def _choose_byte_steps(highest: float) -> tuple[float, int]:
     """Return a power of two as the step of an axis, and the number of steps that reach the value, at most four."""
     step = 2.0 ** math.ceil(math.log2(max(highest, 4) / 4))
     return step, math.ceil(max(highest, 1) / step)
 
 
-def _band(panel: _Panel, columns: list[_Column], color: str) -> str:
+def _draw_band(panel: _Panel, columns: list[_Column], color: str) -> str:
     """Return the area between the minimum and the maximum of each column."""
     if len(columns) < 2 or all(column.low == column.high for column in columns):
         return ""
@@ -182,7 +196,7 @@ def _band(panel: _Panel, columns: list[_Column], color: str) -> str:
     return f'<path d="M{"L".join([*above, *below])}Z" fill="{color}" fill-opacity=".22"/>'
 
 
-def _line(panel: _Panel, points: list[tuple[float, float]], color: str, named: str) -> str:
+def _draw_line(panel: _Panel, points: list[tuple[float, float]], color: str, named: str) -> str:
     """Return a line, with a dot for each point if there are at most `_FEW` points."""
     places = [(panel.x(seconds), panel.y(value)) for seconds, value in points]
     path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)

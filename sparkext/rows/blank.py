@@ -8,21 +8,21 @@ from typing import Any
 import pyarrow as pa
 
 
-def blank_row(schema: pa.Schema) -> pa.RecordBatch:
+def make_blank_row(schema: pa.Schema) -> pa.RecordBatch:
     """Return one row of zeros, empty strings and empty lists."""
-    arrays = [_blank(kind) for kind in schema.types]
+    arrays = [_make_blank_array(kind) for kind in schema.types]
     return pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
 
-def _blank(kind: pa.DataType) -> pa.Array:
+def _make_blank_array(kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind):
         return pa.array([0], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
-    return pa.array([_value(kind)], kind)
+    return pa.array([_choose_blank_value(kind)], kind)
 
 
-def _value(kind: pa.DataType) -> Any:
+def _choose_blank_value(kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
-        return {field.name: _blank(field.type)[0].as_py() for field in kind}
+        return {field.name: _make_blank_array(field.type)[0].as_py() for field in kind}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
         return []
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

@@ -17,7 +17,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from sparkext.memory.address_space import mapping
+from sparkext.memory.address_space import explain_mapping_errors
 from sparkext.memory.freed import release
 from sparkext.rows.morsels import MAX_MORSEL_BYTES
 from sparkext.storage.paced_writes import PacedWriter
@@ -66,7 +66,7 @@ class CollectedRows:
     def turn(self) -> Iterator[None]:
         """Wait until there is memory for reading rows, in addition to the rows that other threads are reading."""
         with self._lock:
-            self._lock.wait_for(self._has_room)
+            self._lock.wait_for(self._may_read)
             self._readers += 1
         try:
             yield
@@ -97,7 +97,7 @@ class CollectedRows:
         while moved:
             file.write(*moved.popleft())
 
-    def _has_room(self) -> bool:
+    def _may_read(self) -> bool:
         """One thread may always read. Until the first batch has been read, batches are assumed to have maximum size."""
         most = self._most() if self._readers else None
         largest = MAX_MORSEL_BYTES if self._largest is None else self._largest
@@ -115,7 +115,7 @@ class CollectedRows:
         """Return the file of the current thread."""
         thread = threading.get_ident()
         if thread not in self._files:
-            self._files[thread] = _RowFile(self._open.enter_context(unnamed_file(self._folder)), schema)
+            self._files[thread] = _RowFile(self._open.enter_context(open_unnamed_file(self._folder)), schema)
         return self._files[thread]
 
 
@@ -133,17 +133,17 @@ class _RowFile:
 
     def batches(self) -> Iterator[tuple[Place, pa.RecordBatch]]:
         self._writer.close()
-        with pa.ipc.open_stream(mapped(self._stream)) as reader:
+        with pa.ipc.open_stream(map_contents(self._stream)) as reader:
             yield from zip(self._places, reader, strict=True)
 
 
-def unnamed_file(folder: Path | None) -> PacedWriter:
+def open_unnamed_file(folder: Path | None) -> PacedWriter:
     """Open a new unnamed file on the disk of this folder; it is deleted when it is neither open nor mapped."""
     return PacedWriter(tempfile.TemporaryFile(dir=folder, buffering=0))
 
 
-def mapped(stream: PacedWriter) -> pa.Buffer:
+def map_contents(stream: PacedWriter) -> pa.Buffer:
     """Map the contents of a file, which may be closed afterwards."""
     stream.sync()
-    with mapping("what was read of a build side"):
+    with explain_mapping_errors("what was read of a build side"):
         return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))

@@ -10,7 +10,7 @@ from sparkext.errors import EnvironmentProblemError
 T = TypeVar("T")
 
 
-def decompressed(batches: Iterable[T]) -> Iterator[T]:
+def read_compressed(batches: Iterable[T]) -> Iterator[T]:
     """Yield the batches from Spark, and explain the error if Arrow cannot decompress them.
 
     Raises

@@ -8,7 +8,7 @@ from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.columns.gather import MAX_VAR_BYTES
 
 
-def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
+def make_contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
     """Return a column as one array, with 64-bit string offsets if 32 bits do not suffice.
 
     Raises
@@ -22,7 +22,7 @@ def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
         return column.chunk(0)
     wide = needs_wide_offsets(column)
     try:
-        return (column.cast(wide_type(column.type)) if wide else column).combine_chunks()
+        return (column.cast(widen_type(column.type)) if wide else column).combine_chunks()
     except pa.ArrowInvalid as error:  # offsets overflow; only columns of strings can be widened here
         raise BuildSideTooLargeError(
             f"{f'column {name!r}' if name else 'a column'} of type {column.type} holds more than 2^31 nested elements"
@@ -30,9 +30,9 @@ def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
         ) from error
 
 
-def in_one_piece(table: pa.Table) -> pa.Table:
+def combine_table_chunks(table: pa.Table) -> pa.Table:
     """Return a table in which each column is one array."""
-    columns = [contiguous(column) for column in table.columns]
+    columns = [make_contiguous(column) for column in table.columns]
     fields = [field.with_type(column.type) for field, column in zip(table.schema, columns, strict=True)]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
@@ -41,17 +41,17 @@ def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:
     """Return whether one array of all rows has, or would have, more bytes than 32-bit offsets can address."""
     if isinstance(column, pa.Array):
         return bool(pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type))
-    wide = wide_type(column.type)
-    return wide is not None and sum(_var_bytes(chunk) for chunk in column.chunks) > MAX_VAR_BYTES
+    wide = widen_type(column.type)
+    return wide is not None and sum(_count_var_bytes(chunk) for chunk in column.chunks) > MAX_VAR_BYTES
 
 
-def wide_type(arrow_type: pa.DataType) -> pa.DataType | None:
+def widen_type(arrow_type: pa.DataType) -> pa.DataType | None:
     """Return the type of the same strings with 64-bit offsets, None if the type has no 32-bit string offsets."""
     if pa.types.is_string(arrow_type):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary(arrow_type) else None
 
 
-def _var_bytes(chunk: pa.Array) -> int:
+def _count_var_bytes(chunk: pa.Array) -> int:
     data = chunk.buffers()[2]
     return 0 if data is None else int(data.size)

@@ -12,7 +12,7 @@ MAX_MORSEL_BYTES = 64 << 20
 """Input bytes after which a morsel is closed early: the controller would not notice accumulating wide rows."""
 
 
-def morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.RecordBatch]:
+def form_morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.RecordBatch]:
     """Coalesce small batches and split large ones, to at most `max_rows` rows; never yield an empty morsel.
 
     The first morsel is small and later ones grow, so that a query with a LIMIT receives its rows early.
@@ -24,30 +24,32 @@ def morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.Rec
         for start in range(0, batch.num_rows, max_rows):
             piece = batch.slice(start, max_rows)
             if waiting and (rows + piece.num_rows > max_rows or size + piece.nbytes > MAX_MORSEL_BYTES):
-                yield combined(waiting)
+                yield combine_batches(waiting)
                 waiting, rows, size = [], 0, 0
             waiting.append(piece)
             rows += piece.num_rows
             size += piece.nbytes
             if rows >= target:
-                yield combined(waiting)
+                yield combine_batches(waiting)
                 waiting, rows, size = [], 0, 0
                 target = min(target * BATCH_GROWTH, max_rows)
     if waiting:
-        yield combined(waiting)
+        yield combine_batches(waiting)
 
 
-def within_bytes(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+def split_by_bytes(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
     """Split a batch, without a copy, into pieces of at most `limit` bytes, or of a single larger row."""
 
     def size(start: int, stop: int) -> int:
         return int(batch.slice(start, stop - start).nbytes)
 
-    for start, stop, _ in ranges_within(size, 0, batch.num_rows, limit):
+    for start, stop, _ in split_range_by_bytes(size, 0, batch.num_rows, limit):
         yield batch.slice(start, stop - start)
 
 
-def ranges_within(size: Callable[[int, int], int], start: int, stop: int, limit: int) -> Iterator[tuple[int, int, int]]:
+def split_range_by_bytes(
+    size: Callable[[int, int], int], start: int, stop: int, limit: int
+) -> Iterator[tuple[int, int, int]]:
     """Split a range of rows into ranges of at most `limit` bytes, or of a single larger row.
 
     `size` returns the bytes of a range; it is called once per range. Yields start, stop and bytes.
@@ -57,10 +59,10 @@ def ranges_within(size: Callable[[int, int], int], start: int, stop: int, limit:
         yield start, stop, found
         return
     half = (start + stop) // 2
-    yield from ranges_within(size, start, half, limit)
-    yield from ranges_within(size, half, stop, limit)
+    yield from split_range_by_bytes(size, start, half, limit)
+    yield from split_range_by_bytes(size, half, stop, limit)
 
 
-def combined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def combine_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Return the rows of all batches, at least one, as one batch."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

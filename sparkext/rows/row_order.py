@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.kernels.columns.buffers import is_var, validity
+from sparkext.kernels.columns.buffers import is_var, unpack_validity
 from sparkext.kernels.keys.normalised import column_words, decimal_halves, word_bits
 
 Mask = npt.NDArray[np.bool_]
@@ -31,7 +31,7 @@ Bound = Sequence[Any]
 _SIGN_BIT = np.int64(-(2**63))
 
 
-class Part(Protocol):
+class OrderPart(Protocol):
     """Values of all rows, none of them null."""
 
     def before(self, value: Any) -> Mask:
@@ -48,7 +48,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True)
-class Words:
+class IntegerPart:
     """Values that are compared as signed integers."""
 
     values: npt.NDArray[np.signedinteger[Any]]
@@ -67,7 +67,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Bytes:
+class BytesPart:
     """Values that are compared byte by byte, as unsigned numbers; in descending order unless `ascending`."""
 
     values: pa.Array
@@ -75,12 +75,12 @@ class Bytes:
 
     def before(self, value: Any) -> Mask:
         """Return which rows come before this value."""
-        compared = pc.less(self.values, value) if self.ascending else pc.greater(self.values, value)
-        return _mask(compared)
+        compare_to_bound = pc.less(self.values, value) if self.ascending else pc.greater(self.values, value)
+        return _convert_to_mask(compare_to_bound)
 
     def equal(self, value: Any) -> Mask:
         """Return which rows have these bytes."""
-        return _mask(pc.equal(self.values, value))
+        return _convert_to_mask(pc.equal(self.values, value))
 
     def last_of_first(self, rows: Rows, count: int) -> Any:
         """Return the `count`-th value of `rows` in the order."""
@@ -89,15 +89,15 @@ class Bytes:
         return values[first[count - 1].as_py()]
 
 
-def parts_of(column: pa.Array, ascending: bool, nulls_first: bool) -> list[Part]:
+def split_into_parts(column: pa.Array, ascending: bool, nulls_first: bool) -> list[OrderPart]:
     """Return a column as parts; all columns of a type have the same number and kinds of parts."""
-    given = validity(column) if column.null_count else None
+    given = unpack_validity(column) if column.null_count else None
     known = np.ones(len(column), dtype=np.bool_) if given is None else given.astype(np.bool_)
-    nulls = Words((known if nulls_first else ~known).astype(np.int8))
+    nulls = IntegerPart((known if nulls_first else ~known).astype(np.int8))
     if is_var(column.type):
         large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
         values = column.cast(pa.large_binary() if large else pa.binary())
-        return [nulls, Bytes(values.fill_null(b"") if values.null_count else values, ascending)]
+        return [nulls, BytesPart(values.fill_null(b"") if values.null_count else values, ascending)]
     if word_bits(column.type) is None:
         halves = decimal_halves(column)
         words = [halves[:, 1], halves[:, 0] ^ _SIGN_BIT]
@@ -107,10 +107,10 @@ def parts_of(column: pa.Array, ascending: bool, nulls_first: bool) -> list[Part]
         words = [np.where(known, some, 0) for some in words]
     if not ascending:
         words = [np.where(known, ~some, 0) for some in words]
-    return [nulls, *map(Words, words)]
+    return [nulls, *map(IntegerPart, words)]
 
 
-def compared(parts: Sequence[Part], bound: Bound) -> tuple[Mask, Mask]:
+def compare_to_bound(parts: Sequence[OrderPart], bound: Bound) -> tuple[Mask, Mask]:
     """Return which rows come before a bound of at least one part, and which are equal to it."""
     before, equal = parts[0].before(bound[0]), parts[0].equal(bound[0])
     for part, value in zip(parts[1:], bound[1:], strict=True):
@@ -121,7 +121,7 @@ def compared(parts: Sequence[Part], bound: Bound) -> tuple[Mask, Mask]:
     return before, equal
 
 
-def first_rows(parts: Sequence[Part], count: int) -> tuple[Rows, Bound]:
+def select_first_rows(parts: Sequence[OrderPart], count: int) -> tuple[Rows, Bound]:
     """Return the indexes of the first `count` rows, in ascending order of index, and the last of these rows as a bound.
 
     `count` is at most the number of rows. As in quickselect, each part divides the rows that are still undecided:
@@ -142,12 +142,12 @@ def first_rows(parts: Sequence[Part], count: int) -> tuple[Rows, Bound]:
     return np.sort(np.concatenate([*taken, asked[:count]])), bound
 
 
-def _first_values(parts: Sequence[Part]) -> Any:
+def _first_values(parts: Sequence[OrderPart]) -> Any:
     """Return the values of the first part, which has one value per row."""
     first = parts[0]
-    assert isinstance(first, Words), "a column begins with where its nulls are"
+    assert isinstance(first, IntegerPart), "a column begins with where its nulls are"
     return first.values
 
 
-def _mask(values: pa.Array) -> Mask:
+def _convert_to_mask(values: pa.Array) -> Mask:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -20,7 +20,7 @@ from sparkext.kernels.columns.gather import compose
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.indexes.matches import Pairs
 from sparkext.kernels.keys.normalised import cast_key
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.spec import ColumnRef
 from sparkext.rows.types import arrow_key_type
@@ -44,8 +44,8 @@ class SourceRows:
         if self.ids is None:
             return SourceRows(rows, self.missing)
         picked = np.empty(rows.size, dtype=self.ids.dtype)
-        compose(self.ids, frozen(rows), picked)
-        return SourceRows(frozen(picked), self.missing)
+        compose(self.ids, freeze(rows), picked)
+        return SourceRows(freeze(picked), self.missing)
 
 
 class SourceColumn(Protocol):
@@ -105,8 +105,8 @@ class RowSet:
 
         The build side becomes source `source`, by default the next one.
         """
-        probe_rows = None if pairs.probe_rows is None else frozen(pairs.probe_rows)
-        build_rows = None if pairs.build_rows is None else frozen(pairs.build_rows)
+        probe_rows = None if pairs.probe_rows is None else freeze(pairs.probe_rows)
+        build_rows = None if pairs.build_rows is None else freeze(pairs.build_rows)
         picked = [rows.through(probe_rows) for rows in self.rows]
         number = len(picked) if source is None else source
         absent = max(number - len(picked), 0)
@@ -120,10 +120,10 @@ class RowSet:
 
     def picked(self, rows: npt.NDArray[np.intp]) -> RowSet:
         """Return the rows at these positions."""
-        ids = frozen(rows.astype(row_id_dtype(self.length)))
+        ids = freeze(rows.astype(row_id_dtype(self.length)))
         return RowSet(rows.size, self.columns, tuple(source.through(ids) for source in self.rows))
 
-    def thinned(self, most: int) -> RowSet:
+    def thin_out(self, most: int) -> RowSet:
         """Return at most `most` of these rows, evenly spread."""
         return self if self.length <= most else self.picked(np.arange(most) * self.length // most)
 
@@ -162,7 +162,7 @@ class RowSet:
 
         Yield the end of each part. Columns that are emitted without a copy are not counted.
         """
-        copied = self._copied(references)
+        copied = self._find_copied(references)
         if not self.length or sum(column.most_row_bytes for column, _, _ in copied) * self.length <= most_bytes:
             yield self.length
             return
@@ -178,10 +178,12 @@ class RowSet:
 
     def copies(self, references: Iterable[ColumnRef]) -> bool:
         """Return whether any of these columns has to be copied when it is emitted."""
-        return bool(self._copied(references))
+        return bool(self._find_copied(references))
 
-    def _copied(self, references: Iterable[ColumnRef]) -> list[tuple[SourceColumn, RowIds, bool]]:
-        gathered = [(self.columns[ref.source][ref.column], self.rows[ref.source]) for ref in _plain(references)]
+    def _find_copied(self, references: Iterable[ColumnRef]) -> list[tuple[SourceColumn, RowIds, bool]]:
+        gathered = [
+            (self.columns[ref.source][ref.column], self.rows[ref.source]) for ref in _expand_references(references)
+        ]
         return [
             (column, self._identity(0, self.length) if rows.ids is None else rows.ids, rows.missing)
             for column, rows in gathered
@@ -189,7 +191,7 @@ class RowSet:
         ]
 
     def _identity(self, start: int, length: int) -> RowIds:
-        return frozen(np.arange(start, start + length, dtype=row_id_dtype(self.length)))
+        return freeze(np.arange(start, start + length, dtype=row_id_dtype(self.length)))
 
     def gather(self, reference: ColumnRef) -> pa.Array:
         """Gather one column for these rows.
@@ -209,7 +211,7 @@ class RowSet:
         return cast_key(array, target).fill_null(cast_key(otherwise, target))
 
 
-def _plain(references: Iterable[ColumnRef]) -> Iterator[ColumnRef]:
+def _expand_references(references: Iterable[ColumnRef]) -> Iterator[ColumnRef]:
     """Yield the columns that `gather` copies for these references: each with its alternatives, if it has any.
 
     An alternative that is also a reference occurs twice, as it is copied twice.
@@ -217,4 +219,4 @@ def _plain(references: Iterable[ColumnRef]) -> Iterator[ColumnRef]:
     for reference in dict.fromkeys(references):
         yield reference
         if reference.otherwise is not None:
-            yield from _plain([reference.otherwise])
+            yield from _expand_references([reference.otherwise])

@@ -11,7 +11,7 @@ from sparkext.kernels.columns.row_ids import RowIds, count_runs
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table, pa.Array)
 
 
-def taken(rows: Rows, numbers: RowIds) -> Rows:
+def select_rows(rows: Rows, numbers: RowIds) -> Rows:
     """Return the rows with these indexes, none of them -1; consecutive rows are not copied."""
     if count_runs(numbers) == 1:
         return rows.slice(int(numbers[0]), numbers.size)

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.sort.merge_runs import merge_runs
 from sparkext.kernels.sort.radix_sort import sort_segments, sort_words
-from sparkext.rows.contiguous import contiguous
-from sparkext.rows.fingerprints import row_hashes
-from sparkext.rows.times import microseconds
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.fingerprints import hash_row_contents
+from sparkext.rows.times import convert_to_microseconds
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class TimeOrder:
 
         `starts`: the rows consist of sorted runs; run i is from `starts[i]` to before `starts[i + 1]`.
         """
-        times = frozen(microseconds(contiguous(rows.column(self.time))))
+        times = freeze(convert_to_microseconds(make_contiguous(rows.column(self.time))))
         if starts is None:
-            words, order = sort_words(times, frozen(np.arange(times.size, dtype=row_id_dtype(times.size))))
+            words, order = sort_words(times, freeze(np.arange(times.size, dtype=row_id_dtype(times.size))))
         else:
             words, order = merge_runs(times, starts)
         same = words[1:] == words[:-1]
@@ -52,7 +52,7 @@ class TimeOrder:
         first = np.concatenate([[True], words[tied][1:] != words[tied][:-1]])
         ordered = order.copy()
         ordered[tied] = self._in_order(rows, taken, first)
-        return frozen(ordered)
+        return freeze(ordered)
 
     def _in_order(self, rows: pa.Table, taken: RowIds, first: np.ndarray) -> RowIds:
         """Order the rows `taken` within segments; `first` marks the rows that begin a segment."""
@@ -60,9 +60,9 @@ class TimeOrder:
         starts = np.flatnonzero(np.concatenate([first, [True]]))
         if self.ties is None:
             ordered = taken.copy()
-            sort_segments(ranks, ordered, frozen(starts))
-            return frozen(ordered)
-        ties = contiguous(rows.column(self.ties)).take(pa.array(taken))
+            sort_segments(ranks, ordered, freeze(starts))
+            return freeze(ordered)
+        ties = make_contiguous(rows.column(self.ties)).take(pa.array(taken))
         compared = pa.table({"segment": np.cumsum(first), "ties": ties, "rank": ranks})
         keys = [(name, "ascending") for name in compared.column_names]
         found: RowIds = taken[np.asarray(pc.sort_indices(compared, sort_keys=keys))]
@@ -72,6 +72,6 @@ class TimeOrder:
         """Return the last criterion of the order for rows of equal time, by `rank` or by their hash: int64[taken]."""
         numbers = pa.array(taken)
         if self.rank is not None:
-            return np.array(contiguous(rows.column(self.rank)).take(numbers), dtype=np.int64)
-        columns = [contiguous(rows.column(number)).take(numbers) for number in range(self.width)]
-        return np.array(row_hashes(columns, taken.size))
+            return np.array(make_contiguous(rows.column(self.rank)).take(numbers), dtype=np.int64)
+        columns = [make_contiguous(rows.column(number)).take(numbers) for number in range(self.width)]
+        return np.array(hash_row_contents(columns, taken.size))

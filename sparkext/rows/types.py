@@ -55,36 +55,36 @@ def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
     """
     if array.type == target:
         return array
-    if _spelled_alike(array.type) != _spelled_alike(target):
+    if _unify_spelling(array.type) != _unify_spelling(target):
         raise pa.ArrowTypeError(f"{array.type} is not {target}")
-    return _respelled(array, target)
+    return _change_representation(array, target)
 
 
-def nullable_schema(schema: pa.Schema) -> pa.Schema:
+def make_schema_nullable(schema: pa.Schema) -> pa.Schema:
     """Return the same columns, all of them nullable, nested fields included.
 
     Rows that Spark sends, rows read from segments and rows found by an index then have one schema, however a query
     declares its columns. Keys of maps stay not null, which Arrow requires.
     """
-    return pa.schema([_nullable(field) for field in schema])
+    return pa.schema([_make_field_nullable(field) for field in schema])
 
 
-def _nullable(field: pa.Field) -> pa.Field:
-    return field.with_type(_nullable_type(field.type)).with_nullable(True)
+def _make_field_nullable(field: pa.Field) -> pa.Field:
+    return field.with_type(_make_type_nullable(field.type)).with_nullable(True)
 
 
-def _nullable_type(arrow_type: pa.DataType) -> pa.DataType:
+def _make_type_nullable(arrow_type: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(arrow_type):
-        return pa.struct([_nullable(field) for field in arrow_type])
+        return pa.struct([_make_field_nullable(field) for field in arrow_type])
     if pa.types.is_map(arrow_type):
         key = arrow_type.key_field
-        return pa.map_(key.with_type(_nullable_type(key.type)), _nullable(arrow_type.item_field))
+        return pa.map_(key.with_type(_make_type_nullable(key.type)), _make_field_nullable(arrow_type.item_field))
     if pa.types.is_list(arrow_type):
-        return pa.list_(_nullable(arrow_type.value_field))
+        return pa.list_(_make_field_nullable(arrow_type.value_field))
     return arrow_type
 
 
-def _respelled(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _change_representation(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Return nested arrays over the same buffers. A cast would check fields that are declared as not null."""
     if array.type == target:
         return array
@@ -92,33 +92,36 @@ def _respelled(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array.cast(target)
     validity = array.is_valid().buffers()[1] if array.null_count else None
     if pa.types.is_struct(target):
-        children = [_respelled(array.field(number), field.type) for number, field in enumerate(target)]
+        children = [_change_representation(array.field(number), field.type) for number, field in enumerate(target)]
         return pa.Array.from_buffers(target, len(array), [validity], array.null_count, children=children)
     if pa.types.is_map(target):
         fields = [target.key_field, target.item_field]
-        parts = [_respelled(part, field.type) for part, field in zip((array.keys, array.items), fields, strict=True)]
+        parts = [
+            _change_representation(part, field.type)
+            for part, field in zip((array.keys, array.items), fields, strict=True)
+        ]
         values = pa.Array.from_buffers(pa.struct(fields), len(parts[0]), [None], 0, children=parts)
     else:
-        values = _respelled(array.values, target.value_type)
+        values = _change_representation(array.values, target.value_type)
     width = pa.int64() if pa.types.is_large_list(target) else pa.int32()
     offsets = pa.py_buffer(np.ascontiguousarray(array.offsets.cast(width)))
     return pa.Array.from_buffers(target, len(array), [validity, offsets], array.null_count, children=[values])
 
 
-def conformed(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+def conform_columns(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
     """Return rows of these columns with the types of a schema, see `conform`."""
     arrays = [conform(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _spelled_alike(arrow_type: pa.DataType) -> pa.DataType:
+def _unify_spelling(arrow_type: pa.DataType) -> pa.DataType:
     """Map all types that differ in representation only to one of them."""
     if pa.types.is_struct(arrow_type):
-        return pa.struct([(field.name, _spelled_alike(field.type)) for field in arrow_type])
+        return pa.struct([(field.name, _unify_spelling(field.type)) for field in arrow_type])
     if pa.types.is_map(arrow_type):
-        return pa.map_(_spelled_alike(arrow_type.key_type), _spelled_alike(arrow_type.item_type))
+        return pa.map_(_unify_spelling(arrow_type.key_type), _unify_spelling(arrow_type.item_type))
     if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
-        return pa.list_(pa.field("element", _spelled_alike(arrow_type.value_type)))
+        return pa.list_(pa.field("element", _unify_spelling(arrow_type.value_type)))
     if pa.types.is_large_string(arrow_type):
         return pa.string()
     if pa.types.is_large_binary(arrow_type):

@@ -8,22 +8,22 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from sparkext.errors import InvalidScanError
-from sparkext.parquet.file_stores import Bucket, is_local, remote_of
+from sparkext.parquet.file_stores import Bucket, is_local, split_remote_path
 from sparkext.parquet.rules import READ_TYPES, Calendars
-from sparkext.parquet.s3_settings import bucket_of
+from sparkext.parquet.s3_settings import derive_bucket
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.pipeline.scan import DataFile, plan_splits
 from sparkext.rows.types import spark_key_type
 from sparkext.scans.scan_filter import as_column, read_filters
 from sparkext.scans.scanned_table import ProbeScan, ScannedTable
 from sparkext.spark.extension import has_extension
-from sparkext.spark.frames import quoted
+from sparkext.spark.frames import quote_name
 from sparkext.spark.session_settings import (
-    byte_setting,
-    hadoop_settings,
+    access_hadoop_settings,
     is_case_sensitive,
     is_connect,
-    parallelism,
+    read_byte_setting,
+    read_parallelism,
 )
 
 if TYPE_CHECKING:
@@ -69,27 +69,27 @@ def resolve_scan(
         Lists the problems of the call.
     """
     problems: list[str] = []
-    paths = _paths(path, problems)
+    paths = _parse_paths(path, problems)
     if problems:
         raise InvalidScanError(problems)
     whole = spark.read.parquet(*paths)
     fields = whole.schema.fields
     case_sensitive = is_case_sensitive(spark)
-    find = _finder(whole.columns, case_sensitive)
-    picked = _picked(columns, whole.columns, find, problems)
-    tests = read_filters(filters, {field.name: _compared_type(field) for field in fields}, find, problems)
+    find = _create_finder(whole.columns, case_sensitive)
+    picked = _pick_columns(columns, whole.columns, find, problems)
+    tests = read_filters(filters, {field.name: _find_compared_type(field) for field in fields}, find, problems)
     if problems:
         raise InvalidScanError(problems)
     if has_extension(spark):
         condition = as_column(tests)
         kept = whole if condition is None else whole.where(condition)
-        return kept.select(*map(quoted, picked))
+        return kept.select(*map(quote_name, picked))
     tested = [test.name for alternative in tests for test in alternative]
     read = list(dict.fromkeys(str(find(name)) for name in (*picked, *tested)))
     by_name = {field.name: field for field in fields}
-    problems += _unreadable(spark, [by_name[name] for name in read])
-    partitions, files = _files(spark, paths, whole, by_name, problems)
-    buckets = _buckets(spark, files, problems)
+    problems += _find_unreadable(spark, [by_name[name] for name in read])
+    partitions, files = _list_files(spark, paths, whole, by_name, problems)
+    buckets = _find_buckets(spark, files, problems)
     if problems:
         raise InvalidScanError(problems)
     table = ScannedTable(
@@ -103,15 +103,15 @@ def resolve_scan(
     )
     parts = plan_splits(
         files,
-        parallelism(spark),
-        byte_setting(spark, "spark.sql.files.maxPartitionBytes"),
-        byte_setting(spark, "spark.sql.files.openCostInBytes"),
+        read_parallelism(spark),
+        read_byte_setting(spark, "spark.sql.files.maxPartitionBytes"),
+        read_byte_setting(spark, "spark.sql.files.openCostInBytes"),
     )
     scan = ProbeScan(table, tuple(read.index(str(find(name))) for name in picked), tuple(parts))
     return ResolvedScan(scan, picked)
 
 
-def _paths(path: Any, problems: list[str]) -> list[str]:
+def _parse_paths(path: Any, problems: list[str]) -> list[str]:
     listed = [path] if isinstance(path, (str, PathLike)) else path
     if isinstance(listed, (list, tuple)) and listed and all(isinstance(one, (str, PathLike)) for one in listed):
         return [fspath(one) for one in listed]
@@ -119,13 +119,15 @@ def _paths(path: Any, problems: list[str]) -> list[str]:
     return []
 
 
-def _finder(names: Sequence[str], case_sensitive: bool) -> Callable[[str], str | None]:
+def _create_finder(names: Sequence[str], case_sensitive: bool) -> Callable[[str], str | None]:
     """Return a function that maps a name to the column that it refers to, or to None."""
     known = {name if case_sensitive else name.lower(): name for name in names}
     return lambda name: known.get(name if case_sensitive else name.lower())
 
 
-def _picked(columns: Any, names: Sequence[str], find: Callable[[str], str | None], problems: list[str]) -> list[str]:
+def _pick_columns(
+    columns: Any, names: Sequence[str], find: Callable[[str], str | None], problems: list[str]
+) -> list[str]:
     """Return the names of the columns to emit, as the caller spells them."""
     if columns is None:
         return list(names)
@@ -140,12 +142,12 @@ def _picked(columns: Any, names: Sequence[str], find: Callable[[str], str | None
     return list(columns)
 
 
-def _compared_type(field: StructField) -> KeyType | None:
+def _find_compared_type(field: StructField) -> KeyType | None:
     key_type = spark_key_type(field)
     return None if key_type is None or key_type.name not in READ_TYPES - _NOT_COMPARED else key_type
 
 
-def _unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]:
+def _find_unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]:
     """Return the problems of session settings and columns that workers do not support. Opens no file."""
     otherwise = "read them with spark.read.parquet"
     problems = [
@@ -166,7 +168,7 @@ def _unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]
     return problems
 
 
-def _files(
+def _list_files(
     spark: SparkSession,
     paths: Sequence[str],
     whole: DataFrame,
@@ -195,12 +197,12 @@ def _files(
     return partitions, sorted(files, key=lambda file: file.path)
 
 
-def _buckets(spark: SparkSession, files: Sequence[DataFile], problems: list[str]) -> tuple[Bucket, ...]:
+def _find_buckets(spark: SparkSession, files: Sequence[DataFile], problems: list[str]) -> tuple[Bucket, ...]:
     """Return the buckets of the files that are not local."""
-    hadoop = hadoop_settings(spark)
+    hadoop = access_hadoop_settings(spark)
     found: list[Bucket] = []
-    for scheme, name in dict.fromkeys(remote_of(file.path) for file in files if not is_local(file.path)):
-        bucket = bucket_of(name, hadoop) if scheme == _S3A or hadoop(f"fs.{scheme}.impl") == _CONNECTOR else scheme
+    for scheme, name in dict.fromkeys(split_remote_path(file.path) for file in files if not is_local(file.path)):
+        bucket = derive_bucket(name, hadoop) if scheme == _S3A or hadoop(f"fs.{scheme}.impl") == _CONNECTOR else scheme
         if isinstance(bucket, str):
             problems.append(f"files that workers do not read: {bucket}. Use spark.read.parquet")
         elif is_connect(spark) and bucket.endpoint is None and bucket.region is None:
@@ -223,6 +225,6 @@ def _as_text(field: StructField) -> Column:
     """Return a partition column as text, spelled like the literals of predicates: days for dates, µs for timestamps."""
     from pyspark.sql import functions as F
 
-    column = F.col(quoted(field.name)).cast(field.dataType)
+    column = F.col(quote_name(field.name)).cast(field.dataType)
     units = {"date": F.unix_date, "timestamp": F.unix_micros}.get(field.dataType.typeName())
     return (column if units is None else units(column)).cast("string")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.plans.expressions.expression import Expression, among, column, condition, literal
 from sparkext.plans.expressions.key_types import KeyType
-from sparkext.spark.frames import quoted
+from sparkext.spark.frames import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -40,7 +40,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
-class Test:
+class ColumnTest:
     """`name op value` for one column. `texts` are the values as literals of an expression."""
 
     name: str
@@ -50,7 +50,7 @@ class Test:
     texts: tuple[str, ...]
 
 
-Alternatives = tuple[tuple[Test, ...], ...]
+Alternatives = tuple[tuple[ColumnTest, ...], ...]
 """A disjunction of conjunctions: all tests of at least one inner tuple must hold."""
 
 
@@ -79,7 +79,7 @@ def read_filters(
 
 def _read_test(
     item: Any, types: Mapping[str, KeyType | None], find: Callable[[str], str | None], problems: list[str]
-) -> Test | None:
+) -> ColumnTest | None:
     if not isinstance(item, tuple) or len(item) not in (2, 3) or not all(isinstance(part, str) for part in item[:2]):
         problems.append(f"filters holds {item!r}: expected (name, operator, value)")
         return None
@@ -95,7 +95,7 @@ def _read_test(
         return None
     key_type = types[name]
     if op in _NULLS:
-        return Test(name, op, key_type or KeyType("binary"), (), ())
+        return ColumnTest(name, op, key_type or KeyType("binary"), (), ())
     if key_type is None:
         problems.append(f"filters compares {name!r}, whose type is not ordered here as in Spark")
         return None
@@ -104,21 +104,21 @@ def _read_test(
         return None
     values = tuple(item[2]) if op in _LISTS else (item[2],)
     if key_type.name in _INTEGER_BITS:
-        op, values = _among_integers(op, values, key_type)
+        op, values = _convert_integer_test(op, values, key_type)
     if key_type.name == "bool" and op in _ORDERED:
         problems.append(f"filters holds {item!r}: booleans can only be tested for equality")
         return None
-    texts = [_text(value, key_type) for value in values]
+    texts = [_format_literal(value, key_type) for value in values]
     wrong = [value for value, text in zip(values, texts, strict=True) if text is None]
     if wrong:
         problems.append(
             f"filters compares {name!r} of type {key_type} with {wrong[0]!r}: expected {_expected(key_type)}"
         )
         return None
-    return Test(name, op, key_type, values, tuple(text for text in texts if text is not None))
+    return ColumnTest(name, op, key_type, values, tuple(text for text in texts if text is not None))
 
 
-def _among_integers(op: str, values: tuple[Any, ...], key_type: KeyType) -> tuple[str, tuple[Any, ...]]:
+def _convert_integer_test(op: str, values: tuple[Any, ...], key_type: KeyType) -> tuple[str, tuple[Any, ...]]:
     """Return an equivalent test of an integer column, with ints instead of floats, decimals and numpy's integers.
 
     Spark compares an integer with a double as doubles, which is exact for any integer if the double is between -2**53
@@ -147,7 +147,7 @@ def _is_exact(value: Any) -> bool:
     return isinstance(value, (float, Decimal)) and isfinite(value) and abs(int(value)) < 1 << 53
 
 
-def _text(value: Any, key_type: KeyType) -> str | None:
+def _format_literal(value: Any, key_type: KeyType) -> str | None:
     """Return a value as the text of a literal, None if the type cannot represent it exactly."""
     name = key_type.name
     if name in _INTEGER_BITS:
@@ -155,7 +155,7 @@ def _text(value: Any, key_type: KeyType) -> str | None:
         fits = isinstance(value, int) and not isinstance(value, bool) and -most <= value < most
         return str(value) if fits else None
     if name == "decimal" and isinstance(value, (int, Decimal)) and not isinstance(value, bool):
-        return _decimal_text(Decimal(value), key_type)
+        return _format_decimal(Decimal(value), key_type)
     if name == "bool" and isinstance(value, bool):
         return str(value).lower()
     if name == "string" and isinstance(value, str):
@@ -169,7 +169,7 @@ def _text(value: Any, key_type: KeyType) -> str | None:
     return None
 
 
-def _decimal_text(value: Decimal, key_type: KeyType) -> str | None:
+def _format_decimal(value: Decimal, key_type: KeyType) -> str | None:
     if not value.is_finite():
         return None
     digits = value.as_tuple()
@@ -197,15 +197,17 @@ def _expected(key_type: KeyType) -> str:
 
 def as_expression(alternatives: Alternatives, place: Mapping[str, int]) -> Expression | None:
     """Return the condition on columns, given their positions by name; None without tests."""
-    read = [_all([_condition(test, place[test.name]) for test in tests], "and") for tests in alternatives]
-    return _all(read, "or") if read else None
+    read = [
+        _combine_conditions([_express_test(test, place[test.name]) for test in tests], "and") for tests in alternatives
+    ]
+    return _combine_conditions(read, "or") if read else None
 
 
-def _all(conditions: Sequence[Expression], op: str) -> Expression:
+def _combine_conditions(conditions: Sequence[Expression], op: str) -> Expression:
     return conditions[0] if len(conditions) == 1 else condition(op, *conditions)
 
 
-def _condition(test: Test, place: int) -> Expression:
+def _express_test(test: ColumnTest, place: int) -> Expression:
     tested = column(0, place, test.type)
     if test.op in _NULLS:
         positive = condition("is_null", column(0, place, None))
@@ -218,14 +220,14 @@ def _condition(test: Test, place: int) -> Expression:
 
 def as_column(alternatives: Alternatives) -> Column | None:
     """Return the same condition as a Column of Spark; None without tests."""
-    read = [reduce(and_, map(_column, tests)) for tests in alternatives]
+    read = [reduce(and_, map(_express_for_spark, tests)) for tests in alternatives]
     return reduce(or_, read) if read else None
 
 
-def _column(test: Test) -> Column:
+def _express_for_spark(test: ColumnTest) -> Column:
     from pyspark.sql import functions as F
 
-    column = F.col(quoted(test.name))
+    column = F.col(quote_name(test.name))
     if test.op in _NULLS:
         return column.isNull() if test.op == "is null" else column.isNotNull()
     # Passed as a Python value, a timestamp without a time zone would be converted with this process's time zone.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sparkext.rows.collected import mapped, unnamed_file
+from sparkext.rows.collected import map_contents, open_unnamed_file
 from sparkext.shuffle.blocks import rows_of
 from sparkext.storage.paced_writes import PacedWriter
 
@@ -47,7 +47,7 @@ class BlockBuffer:
                 self._kept.append(block)
                 self._bytes += block.size
                 return
-            self._file = unnamed_file(self._folder)
+            self._file = open_unnamed_file(self._folder)
         self._file.write(block)
         self._written.append(block.size)
 
@@ -57,7 +57,7 @@ class BlockBuffer:
             yield from rows_of(self._kept.popleft())
         if self._file is None:
             return
-        content, at = mapped(self._file), 0
+        content, at = map_contents(self._file), 0
         for size in self._written:
             yield from rows_of(content.slice(at, size))
             at += size

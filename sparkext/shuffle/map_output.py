@@ -22,10 +22,10 @@ from sparkext.errors import BlockError
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.shuffle.checksum import checksum
 from sparkext.kernels.shuffle.partition import PartitionOrder
-from sparkext.memory.address_space import mapping
-from sparkext.rows.collected import mapped, unnamed_file
+from sparkext.memory.address_space import explain_mapping_errors
+from sparkext.rows.collected import map_contents, open_unnamed_file
 from sparkext.rows.morsels import MAX_MORSEL_BYTES
-from sparkext.shuffle.packed_rows import RowUnpacker, packed_blocks
+from sparkext.shuffle.packed_rows import RowUnpacker, pack_blocks
 from sparkext.storage.paced_writes import PacedWriter
 
 _HEADER = struct.Struct("<QQ")
@@ -71,7 +71,7 @@ class MapOutput:
         """Add rows; `order` has the row ids of each bucket."""
         if not order.rows.size:
             return
-        run, blocks = packed_blocks(rows, order)
+        run, blocks = pack_blocks(rows, order)
         for block in blocks:
             self.sizes[block.bucket] += block.size
         self._keep(run, [(block.bucket, block.start, block.stop) for block in blocks])
@@ -82,7 +82,7 @@ class MapOutput:
             self._blocks += [_Block(bucket, len(self._runs), start, stop) for bucket, start, stop in blocks]
             self._runs.append(run)
             return
-        self._file = self._file or unnamed_file(self._folder)
+        self._file = self._file or open_unnamed_file(self._folder)
         self._blocks += [
             _Block(bucket, -1, self._filled + start, self._filled + stop) for bucket, start, stop in blocks
         ]
@@ -91,13 +91,13 @@ class MapOutput:
 
     def write(self, stream: BinaryIO) -> Int64Array:
         """Write all blocks; return the number of bytes of each bucket, int64[buckets]."""
-        content = None if self._file is None else mapped(self._file)
+        content = None if self._file is None else map_contents(self._file)
         lengths = np.zeros(self._buckets, dtype=np.int64)
         for block in sorted(self._blocks):
             run = content if block.run < 0 else self._runs[block.run]
             assert run is not None, "blocks of the file are there only if it is"
             message = run.slice(block.start, block.stop - block.start)
-            stream.write(_HEADER.pack(_sum_of(message), message.size))
+            stream.write(_HEADER.pack(_compute_checksum(message), message.size))
             stream.write(message)
             lengths[block.bucket] += _HEADER.size + message.size
         return lengths
@@ -130,40 +130,40 @@ def _blocks_of_all(segments: list[Segment]) -> Iterator[pa.Buffer]:
     path, content = "", pa.py_buffer(b"")
     for segment in segments:
         if segment.path != path:
-            path, content = segment.path, _mapped(segment)
+            path, content = segment.path, _map_segment(segment)
         yield from _blocks_of(segment, content)
 
 
 def _blocks_of(segment: Segment, content: pa.Buffer) -> Iterator[pa.Buffer]:
     at, end = segment.start, segment.start + segment.size
     if end > content.size:
-        raise BlockError(_damaged(segment, f"it ends at byte {content.size}"))
+        raise BlockError(_describe_damage(segment, f"it ends at byte {content.size}"))
     while at < end:
         if end - at < _HEADER.size:
-            raise BlockError(_damaged(segment, f"a block begins {end - at} bytes before its end"))
+            raise BlockError(_describe_damage(segment, f"a block begins {end - at} bytes before its end"))
         expected, size = _HEADER.unpack(content.slice(at, _HEADER.size))
         at += _HEADER.size
         if size > end - at:
-            raise BlockError(_damaged(segment, f"a block of {size} bytes has {end - at}"))
+            raise BlockError(_describe_damage(segment, f"a block of {size} bytes has {end - at}"))
         message = content.slice(at, size)
-        if _sum_of(message) != expected:
-            raise BlockError(_damaged(segment, f"the checksum of the block at {at} does not match"))
+        if _compute_checksum(message) != expected:
+            raise BlockError(_describe_damage(segment, f"the checksum of the block at {at} does not match"))
         yield message
         at += size
 
 
-def _mapped(segment: Segment) -> pa.Buffer:
+def _map_segment(segment: Segment) -> pa.Buffer:
     try:
-        with Path(segment.path).open("rb") as stream, mapping("rows from other tasks"):
+        with Path(segment.path).open("rb") as stream, explain_mapping_errors("rows from other tasks"):
             return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
     except (OSError, ValueError) as error:  # mmap rejects empty files
-        raise BlockError(_damaged(segment, str(error))) from error
+        raise BlockError(_describe_damage(segment, str(error))) from error
 
 
-def _damaged(segment: Segment, problem: str) -> str:
+def _describe_damage(segment: Segment, problem: str) -> str:
     where = f"{segment.start} to {segment.start + segment.size} of {segment.path!r}"
     return f"blocks at bytes {where} cannot be read: {problem}"
 
 
-def _sum_of(message: pa.Buffer) -> int:
+def _compute_checksum(message: pa.Buffer) -> int:
     return checksum(np.frombuffer(message, np.uint8))

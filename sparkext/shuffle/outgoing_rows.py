@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from sparkext.memory.freed import FreeMemory, headroom_for
-from sparkext.rows.morsels import combined, within_bytes
-from sparkext.rows.taken import taken
+from sparkext.rows.morsels import combine_batches, split_by_bytes
+from sparkext.rows.taken import select_rows
 from sparkext.shuffle.blocks import BLOCK_BYTES, block_of
 from sparkext.shuffle.partitioning import Partitioning
 
@@ -26,28 +26,28 @@ _SHARE_OF_HEADROOM = 0.25
 _KEY_BYTES = 8
 
 
-def outgoing_blocks(
+def create_outgoing_blocks(
     batches: Iterable[pa.RecordBatch], partitioning: Partitioning, task: int, free: FreeMemory
 ) -> Iterator[list[tuple[int, pa.Buffer]]]:
     """Yield lists of blocks with their partition indexes. `task` is as in `Partitioning.order`."""
-    for rows in gathered(batches, partitioning.table.partitions, free):
-        yield _blocks(rows, partitioning, task)
+    for rows in gather_batches(batches, partitioning.table.partitions, free):
+        yield _create_blocks(rows, partitioning, task)
 
 
-def gathered(batches: Iterable[pa.RecordBatch], partitions: int, free: FreeMemory) -> Iterator[pa.RecordBatch]:
+def gather_batches(batches: Iterable[pa.RecordBatch], partitions: int, free: FreeMemory) -> Iterator[pa.RecordBatch]:
     """Combine batches until they fill blocks of sufficient size for each partition."""
     waiting: list[pa.RecordBatch] = []
     size = limit = 0
     for batch in batches:
         if waiting and size + gathered_bytes(batch) > limit:
-            yield combined(waiting)
+            yield combine_batches(waiting)
             waiting, size = [], 0
         if batch.num_rows:
             limit = limit if waiting else bytes_to_gather(partitions, free)
             waiting.append(batch)
             size += gathered_bytes(batch)
     if waiting:
-        yield combined(waiting)
+        yield combine_batches(waiting)
 
 
 def bytes_to_gather(partitions: int, free: FreeMemory) -> int:
@@ -62,14 +62,14 @@ def gathered_bytes(batch: pa.RecordBatch) -> int:
     return int(batch.nbytes + batch.num_rows * _KEY_BYTES)
 
 
-def _blocks(rows: pa.RecordBatch, partitioning: Partitioning, task: int) -> list[tuple[int, pa.Buffer]]:
+def _create_blocks(rows: pa.RecordBatch, partitioning: Partitioning, task: int) -> list[tuple[int, pa.Buffer]]:
     order = partitioning.order(partitioning.buckets(rows)[1], task)
-    in_order = taken(rows, order.rows)
+    in_order = select_rows(rows, order.rows)
     return [
         (partition, block_of(piece))
         for partition, (start, stop) in enumerate(
             zip(order.starts[:-1].tolist(), order.starts[1:].tolist(), strict=True)
         )
         if start < stop
-        for piece in within_bytes(in_order.slice(start, stop - start), BLOCK_BYTES)
+        for piece in split_by_bytes(in_order.slice(start, stop - start), BLOCK_BYTES)
     ]

@@ -27,13 +27,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkext.errors import SchemaMismatchError
-from sparkext.kernels.columns.buffers import UInt8Array, allocate, fixed_width_dtype, is_var, raw_var_bytes, validity
-from sparkext.kernels.columns.gather import Column, gathered
+from sparkext.kernels.columns.buffers import (
+    UInt8Array,
+    allocate,
+    fixed_width_dtype,
+    is_var,
+    unpack_validity,
+    view_raw_var_bytes,
+)
+from sparkext.kernels.columns.gather import Column, gather_values
 from sparkext.kernels.columns.row_ids import RowIds
-from sparkext.kernels.keys.decimal_words import halves_of, words_of
-from sparkext.kernels.runtime.jit import AnyArray, frozen
+from sparkext.kernels.keys.decimal_words import halves_of, read_unscaled_digits
+from sparkext.kernels.runtime.jit import AnyArray, freeze
 from sparkext.kernels.shuffle.partition import PartitionOrder
-from sparkext.rows.morsels import ranges_within
+from sparkext.rows.morsels import split_range_by_bytes
 from sparkext.shuffle.blocks import BLOCK_BYTES
 
 _HEADER = struct.Struct("<QQ")
@@ -71,15 +78,15 @@ class _Frame:
 
     def at(self, rows: RowIds) -> _Frame:
         """Return the frame of these rows, in this order."""
-        distances = None if self.distances is None else gathered(self.distances, rows)
-        return replace(self, distances=distances, valid=None if self.valid is None else gathered(self.valid, rows))
+        distances = None if self.distances is None else gather_values(self.distances, rows)
+        return replace(self, distances=distances, valid=None if self.valid is None else gather_values(self.valid, rows))
 
     def parts(self, start: int, stop: int) -> Iterator[bytes | memoryview]:
         """Yield the packed bytes of rows `start` to `stop`, padded to whole words."""
         if self.valid is not None:
-            yield from _in_words(np.packbits(self.valid[start:stop], bitorder="little"))
+            yield from _pad_to_words(np.packbits(self.valid[start:stop], bitorder="little"))
         if self.distances is not None:
-            yield from _in_words(self.distances[start:stop])
+            yield from _pad_to_words(self.distances[start:stop])
 
 
 class PackedRows:
@@ -98,7 +105,7 @@ class PackedRows:
         for column in rows.columns:
             frame = _frame_of_numbers(column if column.offset == 0 else pa.concat_arrays([column]))
             if frame is None:
-                column = _checked(Column.of(column).take(order, False))
+                column = _check_offsets(Column.of(column).take(order, False))
                 frame = _frame_of_lengths(column) if is_var(column.type) else _Frame(0, _NO_FRAME)
             else:
                 frame = frame.at(order)
@@ -106,11 +113,11 @@ class PackedRows:
             self._frames.append(frame)
         bases = np.array([frame.base for frame in self._frames], dtype=np.int64)
         codes = bytes(frame.code for frame in self._frames)
-        self._head = b"".join([bases.tobytes(), *_in_words(np.frombuffer(codes, np.uint8))])
+        self._head = b"".join([bases.tobytes(), *_pad_to_words(np.frombuffer(codes, np.uint8))])
         self._others = [
             column for column, frame in zip(columns, self._frames, strict=True) if _is_other(column.type, frame.width)
         ]
-        self._texts = [raw_var_bytes(column)[0] for column in columns if is_var(column.type)]
+        self._texts = [view_raw_var_bytes(column)[0] for column in columns if is_var(column.type)]
         self._nested = [column for column in columns if pa.types.is_nested(column.type)]
         self._row_bytes = sum(_row_bytes(column.type) for column in columns)
         self._schema = _schema_of_others([column.type for column in columns], codes)
@@ -141,14 +148,14 @@ class PackedBlock(NamedTuple):
     size: int
 
 
-def packed_blocks(rows: pa.RecordBatch, order: PartitionOrder) -> tuple[pa.Buffer, list[PackedBlock]]:
+def pack_blocks(rows: pa.RecordBatch, order: PartitionOrder) -> tuple[pa.Buffer, list[PackedBlock]]:
     """Pack at least one row into blocks of one bucket each, in one buffer. `order` has the row ids of each bucket."""
     sink = pa.BufferOutputStream()
     packed = PackedRows(rows, order.rows, sink)
     blocks = []
     for bucket in np.flatnonzero(np.diff(order.starts)).tolist():
         first, last = int(order.starts[bucket]), int(order.starts[bucket + 1])
-        for start, stop, size in ranges_within(packed.size, first, last, BLOCK_BYTES):
+        for start, stop, size in split_range_by_bytes(packed.size, first, last, BLOCK_BYTES):
             begin = sink.tell()
             packed.write(start, stop, size)
             blocks.append(PackedBlock(bucket, begin, sink.tell(), size))
@@ -193,7 +200,7 @@ class RowUnpacker:
         bases = np.frombuffer(content, np.int64, columns, _HEADER.size).tolist()
         at = _HEADER.size + columns * _WORD
         codes = content.slice(at, columns).to_pybytes()
-        at += _words(columns)
+        at += _round_up_to_words(columns)
         frames = []
         for base, code in zip(bases, codes, strict=True):
             valid = distances = None
@@ -201,10 +208,10 @@ class RowUnpacker:
             if code >= _NULLS:
                 bitmap = np.frombuffer(content, np.uint8, -(-rows // 8), at)
                 valid = np.unpackbits(bitmap, count=rows, bitorder="little")
-                at += _words(bitmap.size)
+                at += _round_up_to_words(bitmap.size)
             if width in _UNSIGNED:
                 distances = np.frombuffer(content, _UNSIGNED[width], rows, at)
-                at += _words(distances.nbytes)
+                at += _round_up_to_words(distances.nbytes)
             frames.append(_Frame(base, width, distances, valid))
         if codes not in self._others:
             self._others[codes] = _schema_of_others(self._schema.types, codes)
@@ -243,7 +250,9 @@ class _ColumnType:
         if is_var(arrow_type):
             large = pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type)
             return cls(arrow_type, np.dtype(np.int64 if large else np.int32))
-        return cls(arrow_type, np.dtype(np.int64) if pa.types.is_decimal128(arrow_type) else _signed(arrow_type))
+        return cls(
+            arrow_type, np.dtype(np.int64) if pa.types.is_decimal128(arrow_type) else _find_signed_dtype(arrow_type)
+        )
 
     def array(self, blocks: Sequence[_Block], place: int, rows: int) -> pa.Array:
         """Return the column at position `place` of all blocks."""
@@ -265,8 +274,8 @@ class _ColumnType:
     def _numbers(self, blocks: Sequence[_Block], frames: Sequence[_Frame], rows: int) -> pa.Array:
         numbers = self._filled(blocks, frames, rows)
         if pa.types.is_decimal128(self.arrow_type):
-            numbers = halves_of(frozen(numbers))
-        return pa.Array.from_buffers(self.arrow_type, rows, [_bitmap(blocks, frames), pa.py_buffer(numbers)])
+            numbers = halves_of(freeze(numbers))
+        return pa.Array.from_buffers(self.arrow_type, rows, [_join_bitmaps(blocks, frames), pa.py_buffer(numbers)])
 
     def _texts(
         self, blocks: Sequence[_Block], frames: Sequence[_Frame], values: Sequence[pa.Array], rows: int
@@ -277,7 +286,7 @@ class _ColumnType:
         np.cumsum(lengths, out=ends[1:])
         data = allocate(int(ends[-1]), np.uint8)
         np.concatenate([_bytes_of(value) for value in values], out=data)
-        buffers = [_bitmap(blocks, frames), pa.py_buffer(ends), pa.py_buffer(data)]
+        buffers = [_join_bitmaps(blocks, frames), pa.py_buffer(ends), pa.py_buffer(data)]
         return pa.Array.from_buffers(self.arrow_type, rows, buffers)
 
     def _filled(self, blocks: Sequence[_Block], frames: Sequence[_Frame], rows: int) -> AnyArray:
@@ -296,7 +305,7 @@ class _ColumnType:
         return numbers
 
 
-def _bitmap(blocks: Sequence[_Block], frames: Sequence[_Frame]) -> pa.Buffer | None:
+def _join_bitmaps(blocks: Sequence[_Block], frames: Sequence[_Frame]) -> pa.Buffer | None:
     """Return the validity bitmap, 1 for values that are not null; None if there are no nulls."""
     if all(frame.valid is None for frame in frames):
         return None
@@ -309,26 +318,26 @@ def _bitmap(blocks: Sequence[_Block], frames: Sequence[_Frame]) -> pa.Buffer | N
 
 def _frame_of_lengths(column: pa.Array) -> _Frame:
     """Return the frame of the texts' lengths; nulls have lengths, too."""
-    lengths = np.diff(raw_var_bytes(column)[0])
-    return _frame(lengths, validity(column), int(lengths.min()), int(lengths.max()))
+    lengths = np.diff(view_raw_var_bytes(column)[0])
+    return _create_frame(lengths, unpack_validity(column), int(lengths.min()), int(lengths.max()))
 
 
 def _frame_of_numbers(column: pa.Array) -> _Frame | None:
     """Return the frame of a column's numbers; None if it has no numbers, or decimals of more than 64 bits."""
     if pa.types.is_decimal128(column.type):
-        words = words_of(column)
-        return None if words is None else _frame(words.digits, validity(column), words.least, words.most)
-    dtype = _signed(column.type)
+        words = read_unscaled_digits(column)
+        return None if words is None else _create_frame(words.digits, unpack_validity(column), words.least, words.most)
+    dtype = _find_signed_dtype(column.type)
     if dtype is None:
         return None
     buffers = column.buffers()
     integers = pa.Array.from_buffers(pa.from_numpy_dtype(dtype), len(column), buffers)
     extremes = pc.min_max(integers)
     numbers = np.frombuffer(buffers[1], dtype, len(column))
-    return _frame(numbers, validity(column), extremes["min"].as_py() or 0, extremes["max"].as_py() or 0)
+    return _create_frame(numbers, unpack_validity(column), extremes["min"].as_py() or 0, extremes["max"].as_py() or 0)
 
 
-def _frame(numbers: AnyArray, valid: UInt8Array | None, least: int, most: int) -> _Frame:
+def _create_frame(numbers: AnyArray, valid: UInt8Array | None, least: int, most: int) -> _Frame:
     if least == most:
         return _Frame(least, 0, None, valid)
     own = numbers.dtype.itemsize
@@ -339,7 +348,7 @@ def _frame(numbers: AnyArray, valid: UInt8Array | None, least: int, most: int) -
     return _Frame(least, width, distances, valid)
 
 
-def _checked(column: pa.Array) -> pa.Array:
+def _check_offsets(column: pa.Array) -> pa.Array:
     """Return the column if its layout follows from the type that Spark declares; otherwise raise an error."""
     if pa.types.is_nested(column.type) and _has_wide_offsets(column.type):
         raise SchemaMismatchError(
@@ -358,14 +367,14 @@ def _as_one_value(column: pa.Array, start: int, stop: int) -> pa.Array:
     """Return a range of rows as one value: the bytes of their texts, or a list of their values."""
     if not is_var(column.type):
         return pa.LargeListArray.from_arrays(pa.array([start, stop], pa.int64()), column)
-    offsets, data = raw_var_bytes(column)
+    offsets, data = view_raw_var_bytes(column)
     ends = np.array([offsets[start], offsets[stop]], dtype=np.int64)
     return pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
 def _bytes_of(value: pa.Array) -> UInt8Array:
     """Return the bytes of a single binary value."""
-    (start, stop), data = raw_var_bytes(value)
+    (start, stop), data = view_raw_var_bytes(value)
     return data[start:stop]
 
 
@@ -385,16 +394,16 @@ def _row_bytes(kind: pa.DataType) -> int:
     return 0 if pa.types.is_nested(kind) or pa.types.is_null(kind) else -(-kind.bit_width // 8)
 
 
-def _in_words(values: AnyArray) -> Iterator[bytes | memoryview]:
+def _pad_to_words(values: AnyArray) -> Iterator[bytes | memoryview]:
     """Yield the bytes of values, and the padding to a whole word."""
     yield values.data.cast("B")
-    yield bytes(_words(values.nbytes) - values.nbytes)
+    yield bytes(_round_up_to_words(values.nbytes) - values.nbytes)
 
 
-def _words(size: int) -> int:
+def _round_up_to_words(size: int) -> int:
     return -(-size // _WORD) * _WORD
 
 
-def _signed(kind: pa.DataType) -> np.dtype[Any] | None:
+def _find_signed_dtype(kind: pa.DataType) -> np.dtype[Any] | None:
     dtype = None if pa.types.is_floating(kind) else fixed_width_dtype(kind)
     return None if dtype is None else np.dtype(f"i{dtype.itemsize}")

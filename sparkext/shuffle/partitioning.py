@@ -10,23 +10,23 @@ import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.keys.normalised import cast_key, normalise_keys
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.partition import (
     MOST_BUCKETS,
     Int32Array,
     PartitionOrder,
-    buckets_of,
-    hashes_of,
-    partition_order,
+    assign_buckets,
+    hash_keys,
+    order_by_partition,
 )
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.rows.fingerprints import row_hashes
+from sparkext.rows.fingerprints import hash_row_contents
 
 _LEAST_BUCKETS = 1 << 12
 _BUCKETS_PER_PARTITION = 16
 
 
-def bucket_count(partitions: int) -> int:
+def choose_bucket_count(partitions: int) -> int:
     """Return a number of buckets, a power of two, that is large enough to balance partitions by moving buckets."""
     wanted = max(_LEAST_BUCKETS, _BUCKETS_PER_PARTITION * partitions)
     return min(1 << (wanted - 1).bit_length(), MOST_BUCKETS)
@@ -51,14 +51,14 @@ class Partitioning:
     def buckets(self, rows: pa.RecordBatch) -> tuple[Int64Array, Int32Array]:
         """Return the hash of each row's key, and its bucket. Without keys, both are 0 for all rows."""
         if not self.key_columns:
-            return frozen(np.zeros(rows.num_rows, np.int64)), frozen(np.zeros(rows.num_rows, np.int32))
+            return freeze(np.zeros(rows.num_rows, np.int64)), freeze(np.zeros(rows.num_rows, np.int32))
         columns = [
             cast_key(rows.column(number), key_type)
             for number, key_type in zip(self.key_columns, self.key_types, strict=True)
         ]
         keys = normalise_keys(columns, self.null_safe)
-        hashes = hashes_of(keys, self.hash_mask)
-        return hashes, buckets_of(keys, hashes, self.table.buckets)
+        hashes = hash_keys(keys, self.hash_mask)
+        return hashes, assign_buckets(keys, hashes, self.table.buckets)
 
     def checksum(self, rows: pa.RecordBatch, hashes: Int64Array) -> int:
         """Return a checksum of the rows, independent of their order: of the keys or, without keys, of all columns.
@@ -68,7 +68,7 @@ class Partitioning:
         """
         if self.key_columns:
             return int(hashes.sum())  # may overflow
-        return int(row_hashes(rows.columns, rows.num_rows).sum() + rows.num_rows)
+        return int(hash_row_contents(rows.columns, rows.num_rows).sum() + rows.num_rows)
 
     def order(self, buckets: Int32Array, task: int) -> PartitionOrder:
         """Sort rows by partition. Rows that cannot match are dropped, or sent to a partition that `task` determines.
@@ -76,7 +76,7 @@ class Partitioning:
         A task that runs again therefore sends every row to the same partition, whichever order its rows are in.
         """
         nowhere = task % self.table.partitions if self.keeps_unmatchable else None
-        return partition_order(buckets, self._homes, self.table.partitions, nowhere)
+        return order_by_partition(buckets, self._homes, self.table.partitions, nowhere)
 
     @cached_property
     def _homes(self) -> Int32Array:
@@ -87,4 +87,4 @@ def homes_of(table: RoutingTable) -> Int32Array:
     """Return the first partition of each bucket: int32[buckets]."""
     homes: Int32Array = np.arange(table.buckets, dtype=np.int32) % np.int32(table.partitions)
     homes[[*table.moved]] = [partitions[0] for partitions in table.moved.values()]
-    return frozen(homes)
+    return freeze(homes)

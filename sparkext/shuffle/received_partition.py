@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
-from sparkext.build_sides.rows_on_disk import on_disk, share_of_headroom
+from sparkext.build_sides.rows_on_disk import move_to_disk, share_of_headroom
 from sparkext.memory.freed import release
 from sparkext.plans.pipeline.spec import MARKS
 from sparkext.rows.collected import CollectedRows
-from sparkext.rows.contiguous import contiguous
-from sparkext.rows.types import conformed
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.types import conform_columns
 from sparkext.shuffle.block_buffer import BlockBuffer
 from sparkext.shuffle.blocks import blocks_in
 from sparkext.shuffle.map_output import Segment, rows_of_segments
@@ -109,8 +109,8 @@ class FileRows:
         told = [text for batch in batches for text in batch.column(0).to_pylist()]
         where = json.loads(told[0]) if told else {"probe": [], "builds": {}, "copies": [], "marks": []}
         self._schemas = schemas
-        self._probe, self._copies, self._marks = (_segments(where[name]) for name in ("probe", "copies", "marks"))
-        self._builds = {int(number): _segments(segments) for number, segments in where["builds"].items()}
+        self._probe, self._copies, self._marks = (_parse_segments(where[name]) for name in ("probe", "copies", "marks"))
+        self._builds = {int(number): _parse_segments(segments) for number, segments in where["builds"].items()}
 
     def probe(self) -> Iterator[pa.RecordBatch]:
         """Yield the probe rows."""
@@ -132,7 +132,7 @@ class FileRows:
         """Do nothing: Spark manages the files."""
 
 
-def _segments(told: list[list[Any]]) -> list[Segment]:
+def _parse_segments(told: list[list[Any]]) -> list[Segment]:
     return [Segment(*segment) for segment in told]
 
 
@@ -154,9 +154,13 @@ class Partition:
         folder = local_folder()
         with CollectedRows(lambda rows, size: None, share_of_headroom, folder) as collected:
             for place, batch in enumerate(self._rows_of(number)):
-                collected.add((place, 0), conformed(batch.columns, schema))
+                collected.add((place, 0), conform_columns(batch.columns, schema))
             table = collected.table(schema)
-            columns = on_disk(table, folder) if collected.spilled else [contiguous(column) for column in table.columns]
+            columns = (
+                move_to_disk(table, folder)
+                if collected.spilled
+                else [make_contiguous(column) for column in table.columns]
+            )
         rows = table.num_rows
         del table
         if collected.spilled:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from sparkext.plans.shuffle.load_table import Interval, LoadTable, Told, drawn, judged
+from sparkext.plans.shuffle.load_table import BucketReport, Interval, LoadTable, draw_interval, judged
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.shuffle.streamed import Streamed, TaskFiles
+from sparkext.shuffle.streamed import StreamedExchange, TaskFiles
 
 _JUDGES: Mapping[str, Callable[[LoadTable, int, int], Interval] | None] = {
     "planned": judged,
     "hash": None,
-    "random": drawn,
+    "random": draw_interval,
 }
 """The function that plans the next interval, by mode of `spark.sparkext.debug.partitions`."""
 
@@ -19,14 +19,14 @@ _JUDGES: Mapping[str, Callable[[LoadTable, int, int], Interval] | None] = {
 class Router:
     """Follows the load table (`LoadTable`) of a run, and proposes the next routing table when an interval is over."""
 
-    def __init__(self, streamed: Streamed, files: TaskFiles, way: str, task: int) -> None:
+    def __init__(self, streamed: StreamedExchange, files: TaskFiles, way: str, task: int) -> None:
         """Begin with all buckets at home. The partitions of a split bucket are used in turn, beginning with `task`."""
         self._streamed = streamed
         self._files = files
         self._judge = _JUDGES[way]
         self._agreed = way != "random"
         self._turn = task
-        self._told = Told()
+        self._told = BucketReport()
         self._table = RoutingTable(streamed.buckets, streamed.partitions)
 
     def look(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sparkext.plans.shuffle.load_table import Interval, LoadTable, Told
+from sparkext.plans.shuffle.load_table import BucketReport, Interval, LoadTable
 from sparkext.storage.container import private_file
 from sparkext.storage.local_folder import beside_task
 
@@ -23,7 +23,7 @@ HOME = -1
 
 
 @dataclass(frozen=True)
-class Streamed:
+class StreamedExchange:
     """The number of buckets and partitions, and the name of the run, used in file names."""
 
     buckets: int
@@ -60,7 +60,7 @@ class TaskFiles:
         """Write a proposal."""
         self._write("proposal", interval.to_json())
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: BucketReport) -> None:
         """Write the measurements of each bucket."""
         self._write("told", told.to_json())
 

@@ -25,7 +25,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, **{name: value for name, value in options.items() if name in known})
 
 
-def not_arrow(schema: StructType) -> list[tuple[str, str]]:
+def find_non_arrow_columns(schema: StructType) -> list[tuple[str, str]]:
     """Return (column, type) of every column of `schema` that Spark cannot exchange with Python as Arrow."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
@@ -46,7 +46,7 @@ def takes_tables() -> bool:
     return hasattr(types, "_check_arrow_table_timestamps_localize")
 
 
-def local_table(session: SparkSession, data: Any) -> tuple[StructType, pa.Table]:
+def convert_local_data(session: SparkSession, data: Any) -> tuple[StructType, pa.Table]:
     """Return the Spark schema of `session.createDataFrame(data)`, and the rows in Spark's Arrow types.
 
     `data` is a pandas DataFrame or a pyarrow Table. The rows do not pass through the JVM.
@@ -54,7 +54,7 @@ def local_table(session: SparkSession, data: Any) -> tuple[StructType, pa.Table]
     from pyspark.sql.pandas.types import _check_arrow_table_timestamps_localize, from_arrow_schema
 
     table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
-    table = table.cast(pa.schema([_plain_field(field) for field in table.schema])).replace_schema_metadata(None)
+    table = table.cast(pa.schema([_simplify_field(field) for field in table.schema])).replace_schema_metadata(None)
     prefer_ntz = session.conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ") == "TIMESTAMP_NTZ"
     schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=prefer_ntz)
     zone = str(session.conf.get("spark.sql.session.timeZone"))
@@ -62,19 +62,21 @@ def local_table(session: SparkSession, data: Any) -> tuple[StructType, pa.Table]
     return schema, localized.cast(arrow_schema(schema))
 
 
-def unconvertible_columns(session: SparkSession, data: Any) -> list[str]:
-    """Return the names of the columns that `local_table` cannot convert even on their own."""
+def find_unconvertible_columns(session: SparkSession, data: Any) -> list[str]:
+    """Return the names of the columns that `convert_local_data` cannot convert even on their own."""
     names = data.column_names if isinstance(data, pa.Table) else [str(name) for name in data.columns]
     broken = []
     for position, name in enumerate(names):
         try:
-            local_table(session, data.select([position]) if isinstance(data, pa.Table) else data.iloc[:, [position]])
+            convert_local_data(
+                session, data.select([position]) if isinstance(data, pa.Table) else data.iloc[:, [position]]
+            )
         except Exception:  # the caller reports the error
             broken.append(name)
     return broken
 
 
-def _plain_field(field: pa.Field) -> pa.Field:
+def _simplify_field(field: pa.Field) -> pa.Field:
     """Replace Arrow types without a Spark equivalent (dictionaries, views, date64) by an equivalent type."""
     arrow_type = field.type
     if pa.types.is_decimal(arrow_type) and arrow_type.scale < 0:

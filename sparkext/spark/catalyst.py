@@ -32,14 +32,14 @@ class AnalysedJoin:
         plans = (join.left(), join.right())
         self.sides = tuple(self._frame(plan) for plan in plans)
         """The DataFrames of the condition. In a self-join, Spark has given new attributes to the right DataFrame."""
-        self.conjuncts = _conjuncts(join.condition().get())
+        self.conjuncts = _split_conjuncts(join.condition().get())
         """The expressions that must all be true."""
-        self._attributes = [_sequence(plan.output()) for plan in plans]
+        self._attributes = [_list_elements(plan.output()) for plan in plans]
         self._ids = [[_id(attribute) for attribute in side] for side in self._attributes]
 
-    def read_by(self, expression: Any) -> set[int]:
+    def find_sides(self, expression: Any) -> set[int]:
         """Return the sides whose columns an expression reads: a subset of {0, 1}."""
-        read = [_id(attribute) for attribute in _sequence(expression.references().toSeq())]
+        read = [_id(attribute) for attribute in _list_elements(expression.references().toSeq())]
         return {side for side, ids in enumerate(self._ids) if not set(ids).isdisjoint(read)}
 
     def position(self, side: int, expression: Any) -> int | None:
@@ -64,7 +64,7 @@ class AnalysedJoin:
         attributes = [attribute for side in self._attributes for attribute in side]
         renumbered = [
             catalyst.expressions.Alias(column, column.name(), attribute.exprId(), nothing, none, nothing)
-            for column, attribute in zip(_sequence(plan.output()), attributes, strict=True)
+            for column, attribute in zip(_list_elements(plan.output()), attributes, strict=True)
         ]
         plan = catalyst.plans.logical.Project(self._scala(renumbered), plan)
         for conjunct in conjuncts:
@@ -96,18 +96,18 @@ def name_of(node: Any) -> str:
 
 def arguments_of(expression: Any) -> list[Any]:
     """Return the children of an expression."""
-    return _sequence(expression.children())
+    return _list_elements(expression.children())
 
 
 def _id(attribute: Any) -> int:
     return int(attribute.exprId().id())
 
 
-def _conjuncts(condition: Any) -> list[Any]:
+def _split_conjuncts(condition: Any) -> list[Any]:
     if name_of(condition) != "And":
         return [condition]
-    return [conjunct for part in arguments_of(condition) for conjunct in _conjuncts(part)]
+    return [conjunct for part in arguments_of(condition) for conjunct in _split_conjuncts(part)]
 
 
-def _sequence(values: Any) -> list[Any]:
+def _list_elements(values: Any) -> list[Any]:
     return [values.apply(number) for number in range(values.size())]

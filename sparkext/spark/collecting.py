@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from sparkext.rows.compression import decompressed
-from sparkext.spark.internals import of_either
+from sparkext.rows.compression import read_compressed
+from sparkext.spark.internals import import_from_either
 from sparkext.spark.session_settings import is_connect
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ def _collect_classic(frame: Any, order: list[int]) -> Generator[pa.RecordBatch]:
     from pyspark.traceback_utils import SCCallSiteSync
 
     tag = f"sparkext-{uuid.uuid4().hex}"
-    with SCCallSiteSync(frame._sc), _tagged(frame._sc, tag):
+    with SCCallSiteSync(frame._sc), _tag_jobs(frame._sc, tag):
         port, secret, server = frame._jdf.collectAsArrowToPython()
-    opened: Any = of_either("pyspark.util", "pyspark.rdd", "_create_local_socket")((port, secret))
+    opened: Any = import_from_either("pyspark.util", "pyspark.rdd", "_create_local_socket")((port, secret))
     # In 4.1, PySpark returns only the stream, and the socket is closed with it.
     ends = opened if isinstance(opened, tuple) else (opened,)
     try:
         try:
-            yield from decompressed(ArrowStreamSerializer().load_stream(cast(IO[bytes], ends[0])))
+            yield from read_compressed(ArrowStreamSerializer().load_stream(cast(IO[bytes], ends[0])))
             order.extend(read_int(ends[0]) for _ in range(read_int(ends[0])))  # -1 if the job failed
             while ends[0].read(1 << 16):
                 pass  # the writer must be able to finish before the socket is closed
@@ -62,7 +62,7 @@ def _collect_classic(frame: Any, order: list[int]) -> Generator[pa.RecordBatch]:
 
 
 @contextmanager
-def _tagged(context: Any, tag: str) -> Iterator[None]:
+def _tag_jobs(context: Any, tag: str) -> Iterator[None]:
     """Tag the jobs that are started within, so that they can be cancelled."""
     context.addJobTag(tag)
     try:
@@ -82,6 +82,6 @@ def _finish(server: Any) -> None:
 def _collect_connect(frame: Any) -> Generator[pa.RecordBatch]:
     client = frame._session.client
     plan = frame._plan
-    for piece in decompressed(client.to_table_as_iterator(plan.to_proto(client), plan.observations)):
+    for piece in read_compressed(client.to_table_as_iterator(plan.to_proto(client), plan.observations)):
         if isinstance(piece, pa.Table):
             yield from piece.to_batches()

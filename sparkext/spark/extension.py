@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from sparkext.config import MODE
 from sparkext.spark import jvm
-from sparkext.spark.launch import listed
+from sparkext.spark.launch import split_list
 from sparkext.spark.session_settings import is_connect
 
 EXTENSION = "io.sparkext.SparkExtensions"
@@ -21,7 +21,7 @@ def has_extension(session: Any) -> bool:
     if is_connect(session):
         return False
     asked_for = str(session.sparkContext.getConf().get("spark.sql.extensions", ""))
-    return EXTENSION in listed(asked_for) and jvm.finds(EXTENSION) is True
+    return EXTENSION in split_list(asked_for) and jvm.finds(EXTENSION) is True
 
 
 def plans_joins(session: Any) -> bool:
@@ -44,16 +44,16 @@ class PlannedRun(NamedTuple):
     fell_back: str | None
 
 
-def planned_runs(frame: Any) -> list[PlannedRun]:
+def find_planned_runs(frame: Any) -> list[PlannedRun]:
     """Return the last run of each pipeline in the plan of `frame`, top down."""
-    runs = _plans(frame).of(frame._jdf.queryExecution())
+    runs = _access_runs(frame).of(frame._jdf.queryExecution())
     return [PlannedRun(list(run.joins()), list(run.reports()), run.partitions(), run.fellBack()) for run in runs]
 
 
-def declined_joins(frame: Any) -> list[str]:
+def list_declined_joins(frame: Any) -> list[str]:
     """Return the reasons of all joins in the plan of `frame` that are Spark's own, or were in their last run."""
-    return list(_plans(frame).declined(frame._jdf.queryExecution()))
+    return list(_access_runs(frame).declined(frame._jdf.queryExecution()))
 
 
-def _plans(frame: Any) -> Any:
+def _access_runs(frame: Any) -> Any:
     return frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.sparkext.PipelineRuns

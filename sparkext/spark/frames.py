@@ -25,7 +25,7 @@ def is_cached(frame: DataFrame) -> bool:
     return bool(frame.is_cached)
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Quote a column name, so that dots and backticks in it are taken literally."""
     return "`" + name.replace("`", "``") + "`"
 
@@ -39,7 +39,7 @@ def pick(frame: DataFrame, positions: tuple[int, ...]) -> DataFrame:
         return frame.select(F.lit(0).alias("c0"))
     if positions == tuple(range(len(names))):
         return frame
-    return frame.select(*(quoted(names[position]) for position in positions))
+    return frame.select(*(quote_name(names[position]) for position in positions))
 
 
 def map_in_arrow(frame: DataFrame, task: Any, schema: StructType | str) -> DataFrame:

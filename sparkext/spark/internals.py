@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 
-def pickled(value: object) -> bytes:
+def pickle_value(value: object) -> bytes:
     """Pickle a value with cloudpickle. It includes the code of functions that cannot be imported.
 
     Unpickling requires PySpark.
@@ -16,7 +16,7 @@ def pickled(value: object) -> bytes:
     return bytes(cloudpickle.dumps(value))
 
 
-def of_either(module: str, before_4: str, name: str) -> Any:
+def import_from_either(module: str, before_4: str, name: str) -> Any:
     """Return `name` of `module`, or of the module `before_4`, which defines it before Spark 4."""
     try:
         return getattr(importlib.import_module(module), name)

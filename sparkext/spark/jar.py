@@ -59,7 +59,7 @@ pip chooses the newest version that its Python supports."""
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def jar_path() -> Path:
+def locate_jar() -> Path:
     """Return the path of the jar for the installed PySpark.
 
     Raises
@@ -67,24 +67,24 @@ def jar_path() -> Path:
     EnvironmentProblemError
         There is no PySpark with Spark's jars, or no jar of the extension for it.
     """
-    minor = minor_version(installed_pyspark())
-    path = JAR_FOLDER / jar_name(minor)
+    minor = read_minor_version(installed_pyspark())
+    path = JAR_FOLDER / format_jar_name(minor)
     if not path.exists():
         have = sorted(jar.name for jar in JAR_FOLDER.glob("*.jar"))
         raise EnvironmentProblemError(
             f"there is no jar for Spark {minor}: {path} is missing (found: {', '.join(have) or 'none'}). Sources exist"
-            f" for Spark {', '.join(supported_minors())}; build it with `python -m sparkext jar --build`, or use"
+            f" for Spark {', '.join(list_supported_minors())}; build it with `python -m sparkext jar --build`, or use"
             " pipelined_join, which needs no jar"
         )
     return path
 
 
-def jar_name(minor: str) -> str:
+def format_jar_name(minor: str) -> str:
     """Return the file name of the jar for a minor version of Spark."""
     return f"sparkext_2.13-{minor}.jar"
 
 
-def supported_minors() -> list[str]:
+def list_supported_minors() -> list[str]:
     """Return the minor versions of Spark with sources in `jvm/`, such as `4.3`."""
     return sorted(folder.name.removeprefix("spark-") for folder in _SOURCES.glob("spark-*"))
 
@@ -105,7 +105,7 @@ def installed_pyspark() -> Path:
     if home is not None:
         folders += [Path(home) / "python" / "pyspark", Path(home)]
     for folder in folders:
-        if (folder / "version.py").is_file() and _jars(folder) is not None:
+        if (folder / "version.py").is_file() and _find_jars(folder) is not None:
             return folder
     if package is not None:
         raise EnvironmentProblemError(f"the PySpark in {package} has no jars: a Spark server loads the extension")
@@ -115,17 +115,17 @@ def installed_pyspark() -> Path:
 
 def comes_with_spark(name: str) -> bool:
     """Return whether a jar of this name is in the folder of Spark's own jars, as in container images."""
-    folder = _jars(installed_pyspark())
+    folder = _find_jars(installed_pyspark())
     return folder is not None and (folder / name).exists()
 
 
-def _jars(pyspark: Path) -> Path | None:
+def _find_jars(pyspark: Path) -> Path | None:
     """Return the folder of Spark's jars: inside the pip package, or next to `python` in a distribution."""
     folders = (pyspark / "jars", pyspark.parent.parent / "jars")
     return next((folder for folder in folders if any(folder.glob("spark-core_*.jar"))), None)
 
 
-def minor_version(pyspark: Path) -> str:
+def read_minor_version(pyspark: Path) -> str:
     """Return `4.3` for a PySpark folder of any 4.3."""
     stated = re.search(r"""__version__[^=]*=\s*["'](\d+\.\d+)""", (pyspark / "version.py").read_text())
     if stated is None:
@@ -141,18 +141,18 @@ def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
     EnvironmentProblemError
         There is no Java, there are no jars or sources for this version, or the compilation fails.
     """
-    minor = minor_version(pyspark)
-    if minor not in supported_minors():
+    minor = read_minor_version(pyspark)
+    if minor not in list_supported_minors():
         raise EnvironmentProblemError(
-            f"no sources for Spark {minor}: there are some for {', '.join(supported_minors())}"
+            f"no sources for Spark {minor}: there are some for {', '.join(list_supported_minors())}"
         )
     sources = [path for folder in ("common", f"spark-{minor}") for path in sorted((_SOURCES / folder).rglob("*.scala"))]
-    shared = _shared(sources)
-    path = folder / jar_name(minor)
-    if path.exists() and _shared_in(path) == shared:
+    shared = _render_shared(sources)
+    path = folder / format_jar_name(minor)
+    if path.exists() and _read_shared(path) == shared:
         return path
     java, _ = require_java()
-    jars = _jars(pyspark)
+    jars = _find_jars(pyspark)
     if jars is None:
         raise EnvironmentProblemError(f"the PySpark in {pyspark} has no jars to compile against")
     folder.mkdir(parents=True, exist_ok=True)
@@ -171,7 +171,7 @@ def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
     return path
 
 
-def _shared(sources: Sequence[Path]) -> str:
+def _render_shared(sources: Sequence[Path]) -> str:
     """Return the constants of both languages as JSON, which `Shared.scala` reads, with a digest of the sources."""
     digest = hashlib.sha256()
     for source in sources:
@@ -180,7 +180,7 @@ def _shared(sources: Sequence[Path]) -> str:
         "version": __version__,
         "sources": digest.hexdigest(),
         "least_address_space": LEAST_BYTES,
-        "options": [_option(key) for key in REGISTRY],
+        "options": [_describe_option(key) for key in REGISTRY],
         "spec_version": SPEC_VERSION,
         "most_top_rows": MOST_TOP_ROWS,
         "partitions": {
@@ -209,7 +209,7 @@ def _shared(sources: Sequence[Path]) -> str:
     return json.dumps(shared, indent=1) + "\n"
 
 
-def _option(key: ConfigKey[Any]) -> dict[str, object]:
+def _describe_option(key: ConfigKey[Any]) -> dict[str, object]:
     return {
         "name": key.name,
         "type": key.type.name,
@@ -223,7 +223,7 @@ def _option(key: ConfigKey[Any]) -> dict[str, object]:
     }
 
 
-def _shared_in(path: Path) -> str | None:
+def _read_shared(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as jar:
             return jar.read(_SHARED).decode()

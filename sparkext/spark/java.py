@@ -36,7 +36,7 @@ def require_java() -> tuple[Path, str]:
         said = " ".join((ran.stderr + ran.stdout).split())[:200] or "nothing"
         raise EnvironmentProblemError(f"{java} -version printed no version but: {said}. {_GET_JAVA}.")
     version = stated[1]
-    if java_major(version) < OLDEST_JAVA:
+    if parse_java_major(version) < OLDEST_JAVA:
         raise EnvironmentProblemError(
             f"{java} is Java {version}, and Spark needs Java {OLDEST_JAVA} or later. {_GET_JAVA}."
         )
@@ -60,7 +60,7 @@ def _find_java() -> Path:
     return Path(on_path)
 
 
-def java_major(version: str) -> int:
+def parse_java_major(version: str) -> int:
     """Return the feature release of a Java version: 8 for `1.8.0_292`, 17 for `17.0.15`, 24 for `24-ea`."""
     numbers = [int(number) for number in re.findall(r"\d+", version)]
     return numbers[1] if numbers[:1] == [1] and len(numbers) > 1 else numbers[0]

@@ -11,7 +11,7 @@ def started_by_spark_submit() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def current() -> Any:
+def find_jvm() -> Any:
     """Return the JVM of this process, which may have no active session; None if there is no JVM."""
     from pyspark import SparkContext
 
@@ -24,7 +24,7 @@ def finds(name: str) -> bool | None:
     """Return whether the JVM of this process finds this class; None if there is no JVM yet."""
     from py4j.java_gateway import JavaClass
 
-    found = current()
+    found = find_jvm()
     if found is None:
         return None
     for part in name.split("."):
@@ -32,9 +32,9 @@ def finds(name: str) -> bool | None:
     return isinstance(found, JavaClass)
 
 
-def lake_version(name: str) -> str | None:
+def find_table_format_version(name: str) -> str | None:
     """Return the version of Delta Lake or Iceberg in the JVM of this process, None if it has none."""
-    found = current()
+    found = find_jvm()
     if found is None:
         return None
     if name == "Iceberg":
@@ -48,7 +48,7 @@ def lake_version(name: str) -> str | None:
     return str(package.getField("MODULE$").get(None).VERSION())
 
 
-def running_conf(key: str) -> str | None:
+def read_running_conf(key: str) -> str | None:
     """Return a setting of this process's Spark context, an empty text if it is unset, None without a context."""
     from pyspark import SparkContext
 

@@ -12,27 +12,27 @@ from typing import Any
 from sparkext.spark import jvm
 
 
-def builder_options(builder: Any) -> dict[str, str]:
+def read_builder_options(builder: Any) -> dict[str, str]:
     """Return the options of a session builder."""
     return {key: str(value) for key, value in builder._options.items()}
 
 
-def default_conf() -> dict[str, str]:
+def read_default_conf() -> dict[str, str]:
     """Return the settings that a builder's options would override.
 
     If a JVM runs, these are the settings with which it was started, for example by `spark-submit`. Otherwise PySpark
     will start a JVM with the settings of `spark-defaults.conf` and of the command line in `PYSPARK_SUBMIT_ARGS`.
     """
-    if jvm.current() is not None:
+    if jvm.find_jvm() is not None:
         from pyspark import SparkConf
 
         return dict(SparkConf().getAll())
-    return {**_defaults_files(), **submit_arguments()}
+    return {**_read_defaults_files(), **parse_submit_arguments()}
 
 
-def submit_arguments() -> dict[str, str]:
+def parse_submit_arguments() -> dict[str, str]:
     """Return the settings of `PYSPARK_SUBMIT_ARGS`, the command line with which PySpark will start the JVM."""
-    given = _submit_line()
+    given = _parse_submit_line()
     named = {
         "spark.jars": given.jars,
         "spark.master": given.master,
@@ -42,7 +42,7 @@ def submit_arguments() -> dict[str, str]:
     return settings | {key: value for key, value in named.items() if value is not None}
 
 
-def _submit_line() -> argparse.Namespace:
+def _parse_submit_line() -> argparse.Namespace:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
     parser.add_argument("--jars")
@@ -54,26 +54,26 @@ def _submit_line() -> argparse.Namespace:
     return given
 
 
-def _defaults_files() -> dict[str, str]:
+def _read_defaults_files() -> dict[str, str]:
     """Return the settings of `spark-defaults.conf`, and of the properties file that the command line names."""
-    given = _submit_line()
+    given = _parse_submit_line()
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
     settings: dict[str, str] = {}
     if folder is not None and (given.properties_file is None or given.load_spark_defaults):
-        settings |= _properties(Path(folder) / "spark-defaults.conf")
+        settings |= _read_properties(Path(folder) / "spark-defaults.conf")
     if given.properties_file is not None:
-        settings |= _properties(Path(given.properties_file))
+        settings |= _read_properties(Path(given.properties_file))
     return settings
 
 
-def _properties(path: Path) -> dict[str, str]:
+def _read_properties(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     pairs = re.findall(r"^[ \t]*([^#\s=:]+)[ \t]*[=: \t][ \t]*(.*?)[ \t]*$", path.read_text(), re.MULTILINE)
     return dict(pairs)
 
 
-def listed(setting: str | None) -> list[str]:
+def split_list(setting: str | None) -> list[str]:
     """Return the items of a comma-separated setting, such as `spark.jars`."""
     return [item.strip() for item in (setting or "").split(",") if item.strip()]

@@ -13,24 +13,24 @@ _SEED = 42
 _TRIED_PER_PARTITION = 16
 
 
-def partition_keys(partitions: int) -> tuple[int, ...]:
+def find_partition_keys(partitions: int) -> tuple[int, ...]:
     """Return an integer key for each partition: `repartition(partitions, key)` sends rows with it to that partition."""
     keys = np.full(partitions, -1, dtype=np.int64)
     start = 0
     while (keys < 0).any():
         tried = np.arange(start, start + _TRIED_PER_PARTITION * partitions, dtype=np.int64)
-        targets = _murmur3(tried.astype(np.uint32)).astype(np.int64) % partitions
+        targets = _hash_murmur3(tried.astype(np.uint32)).astype(np.int64) % partitions
         found, first = np.unique(targets, return_index=True)
         keys[found] = np.where(keys[found] < 0, tried[first], keys[found])
         start += tried.size
     return tuple(keys.tolist())
 
 
-def _murmur3(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
+def _hash_murmur3(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
     """Hash 32-bit integers as Spark does (Murmur3_x86_32)."""
     k = values * np.uint32(0xCC9E2D51)
-    k = _rotated(k, 15) * np.uint32(0x1B873593)
-    h = _rotated(np.uint32(_SEED) ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    k = _rotate_bits(k, 15) * np.uint32(0x1B873593)
+    h = _rotate_bits(np.uint32(_SEED) ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
     h ^= np.uint32(4)  # bytes
     h = (h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     h = (h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35)
@@ -38,6 +38,6 @@ def _murmur3(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
     return hashed
 
 
-def _rotated(values: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
+def _rotate_bits(values: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
     rotated: npt.NDArray[np.uint32] = (values << np.uint32(bits)) | (values >> np.uint32(32 - bits))
     return rotated

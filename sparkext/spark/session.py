@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from sparkext.errors import EnvironmentProblemError
 from sparkext.spark import jvm
 from sparkext.spark.extension import EXTENSION
-from sparkext.spark.jar import comes_with_spark, jar_path
-from sparkext.spark.launch import builder_options, default_conf, listed, submit_arguments
+from sparkext.spark.jar import comes_with_spark, locate_jar
+from sparkext.spark.launch import parse_submit_arguments, read_builder_options, read_default_conf, split_list
 from sparkext.spark.worker_python import is_this_python
 
 if TYPE_CHECKING:
@@ -48,17 +48,17 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         and `spark-submit` starts it before this Python); `PYSPARK_SUBMIT_ARGS` names jars without it; or the builder is
         for a Connect server elsewhere.
     """
-    running = jvm.running_conf("spark.sql.extensions")
+    running = jvm.read_running_conf("spark.sql.extensions")
     in_jvm = jvm.finds(EXTENSION)
-    if EXTENSION in listed(running) and in_jvm:
+    if EXTENSION in split_list(running) and in_jvm:
         return builder
     if running is not None or in_jvm is False:
         raise EnvironmentProblemError(
             "Spark is running already, without the extension, and jars cannot be added to a running JVM: stop the"
-            f" session and restart Python, or start Spark with --jars {jar_path()} --conf"
+            f" session and restart Python, or start Spark with --jars {locate_jar()} --conf"
             f" spark.sql.extensions={EXTENSION}"
         )
-    options = {**default_conf(), **builder_options(builder)}
+    options = {**read_default_conf(), **read_builder_options(builder)}
     remote = options.get("spark.remote", os.environ.get("SPARK_REMOTE", ""))
     if remote.startswith("sc:"):
         raise EnvironmentProblemError(
@@ -67,14 +67,14 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
             " sessions then need no configure"
         )
     if not in_jvm:
-        jar = jar_path()
-        named = submit_arguments().get("spark.jars")
+        jar = locate_jar()
+        named = parse_submit_arguments().get("spark.jars")
         if named is not None and not _is_loaded(jar.name, named, options.get("spark.driver.extraClassPath", "")):
             raise EnvironmentProblemError(
                 f"PYSPARK_SUBMIT_ARGS names jars ({named}), so Spark loads no others: add {jar} there, too"
             )
-        builder.config("spark.jars", _appended(options.get("spark.jars"), str(jar)))
-    builder.config("spark.sql.extensions", _appended(options.get("spark.sql.extensions"), EXTENSION))
+        builder.config("spark.jars", _append_item(options.get("spark.jars"), str(jar)))
+    builder.config("spark.sql.extensions", _append_item(options.get("spark.sql.extensions"), EXTENSION))
     builder.config("spark.sql.join.asofJoin.enabled", options.get("spark.sql.join.asofJoin.enabled", "true"))
     is_local = options.get("spark.master", remote or "local").startswith("local")
     shares_workers = is_local and is_this_python(os.environ.get("PYSPARK_PYTHON", "python3"))
@@ -88,10 +88,10 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 def _is_loaded(jar: str, named: str, class_path: str) -> bool:
     """Return whether a jar of this name, in any folder, is among `named`, on the class path, or part of Spark."""
-    places = [*listed(named), *class_path.split(":")]
+    places = [*split_list(named), *class_path.split(":")]
     return any(place.rsplit("/", 1)[-1] in (jar, "*") for place in places) or comes_with_spark(jar)
 
 
-def _appended(existing: str | None, item: str) -> str:
-    items = listed(existing)
+def _append_item(existing: str | None, item: str) -> str:
+    items = split_list(existing)
     return ",".join(items if item in items else [*items, item])

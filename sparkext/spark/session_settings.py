@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from sparkext.config import PREFIX, Settings, configuration_problems, parse_bytes, read_settings
-from sparkext.parquet.s3_settings import bucket_of
+from sparkext.config import PREFIX, Settings, find_configuration_problems, parse_bytes, read_settings
+from sparkext.parquet.s3_settings import derive_bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ def is_local(session: SparkSession) -> bool:
     return bool(session.sparkContext._jsc.isLocal())
 
 
-def configured_options(session: SparkSession) -> dict[str, str]:
+def read_configured_options(session: SparkSession) -> dict[str, str]:
     """Return the `spark.sparkext.*` keys that are set in a session, as texts. Calls the JVM or the server once."""
     if is_connect(session):
         every: Mapping[str, str] = session.conf.getAll
@@ -40,17 +40,17 @@ def configured_options(session: SparkSession) -> dict[str, str]:
     return {name: text for name, text in every.items() if name.startswith(PREFIX)}
 
 
-def session_options(session: SparkSession) -> dict[str, str]:
-    """Return the same as `configured_options`, and log each problem of these keys once."""
-    options = configured_options(session)
-    for problem in configuration_problems(options):
+def read_session_options(session: SparkSession) -> dict[str, str]:
+    """Return the same as `read_configured_options`, and log each problem of these keys once."""
+    options = read_configured_options(session)
+    for problem in find_configuration_problems(options):
         _warn_once(problem)
     return options
 
 
 def settings_of(session: SparkSession) -> Settings:
     """Return the settings of a session, and log each problem of its keys once."""
-    return read_settings(session_options(session).get, {})
+    return read_settings(read_session_options(session).get, {})
 
 
 @lru_cache(maxsize=1000)
@@ -58,7 +58,7 @@ def _warn_once(problem: str) -> None:
     logging.getLogger("sparkext").warning("%s", problem)
 
 
-def tasks_per_executor(session: SparkSession) -> int | None:
+def count_tasks_per_executor(session: SparkSession) -> int | None:
     """Return how many tasks share an executor's memory, or None if the configuration does not determine it."""
     local = re.fullmatch(r"local(?:\[(\d+|\*)[,\]].*)?", session.conf.get("spark.master", None) or "")
     if local is not None:
@@ -69,7 +69,7 @@ def tasks_per_executor(session: SparkSession) -> int | None:
     return None if configured is None else max(1, int(configured) // int(per_task))
 
 
-def parallelism(session: SparkSession) -> int:
+def read_parallelism(session: SparkSession) -> int:
     """Return Spark's default number of tasks for a source."""
     from pyspark.sql import functions as F
 
@@ -88,7 +88,7 @@ def limits_batches(session: SparkSession) -> bool:
     return (int(major), int(minor)) >= (4, 1)
 
 
-def byte_setting(session: SparkSession, key: str) -> int:
+def read_byte_setting(session: SparkSession, key: str) -> int:
     """Return a byte size from Spark's configuration."""
     return parse_bytes(str(session.conf.get(key)))
 
@@ -108,7 +108,7 @@ def encrypts_files(session: SparkSession) -> bool:
     return (session.conf.get("spark.io.encryption.enabled", None) or "false").lower() == "true"
 
 
-def hadoop_settings(session: SparkSession) -> Callable[[str], str | None]:
+def access_hadoop_settings(session: SparkSession) -> Callable[[str], str | None]:
     """Return a function from a key to the Hadoop setting; through Connect, only keys in Spark's configuration."""
     if is_connect(session):
         return lambda key: session.conf.get(f"spark.hadoop.{key}", None) or session.conf.get(key, None)
@@ -124,8 +124,8 @@ def hadoop_settings(session: SparkSession) -> Callable[[str], str | None]:
     return setting
 
 
-def s3a_settings(session: SparkSession, bucket: str) -> dict[str, str]:
+def read_s3a_settings(session: SparkSession, bucket: str) -> dict[str, str]:
     """Return the settings of Spark's S3A connector that workers need for a bucket, in a classic session."""
-    setting, found = hadoop_settings(session), dict[str, str | None]()
-    bucket_of(bucket, lambda key: found.setdefault(key, setting(key)))
+    setting, found = access_hadoop_settings(session), dict[str, str | None]()
+    derive_bucket(bucket, lambda key: found.setdefault(key, setting(key)))
     return {key: value for key, value in found.items() if value}

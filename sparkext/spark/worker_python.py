@@ -40,12 +40,12 @@ def run_in_workers(frame: DataFrame, task: Callable[..., Any], schema: StructTyp
     """
     session = frame.sparkSession
     _check_workers(session)
-    if is_connect(session) or worker_python(session) == _default_python(session):
+    if is_connect(session) or find_worker_python(session) == _choose_default_python(session):
         return frame.mapInArrow(task, schema)
     from pyspark.sql import DataFrame
     from pyspark.util import PythonEvalType
 
-    function = _function(session, task, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    function = _wrap_function(session, task, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column = function(*(frame[name] for name in frame.columns))._jc
     jvm_frame = cast(Any, frame)._jdf
     is_before_4 = session.version.startswith("3.")
@@ -53,7 +53,7 @@ def run_in_workers(frame: DataFrame, task: Callable[..., Any], schema: StructTyp
     return DataFrame(mapped, session)
 
 
-def worker_python(session: SparkSession) -> str:
+def find_worker_python(session: SparkSession) -> str:
     """Return the Python that runs this package's functions in a classic session."""
     settings = session.sparkContext.getConf()
     named = (
@@ -61,7 +61,7 @@ def worker_python(session: SparkSession) -> str:
         settings.get("spark.sparkext.python", None),
         settings.get("spark.pyspark.python", None),
     )
-    default = _default_python(session)
+    default = _choose_default_python(session)
     # PySpark uses `python3` if PYSPARK_PYTHON is unset. Then the driver's own Python is preferred.
     own = sys.executable if default == "python3" and is_local(session) else ""
     return next((name.strip() for name in named if name and name.strip()), own or default)
@@ -74,7 +74,7 @@ def is_this_python(executable: str) -> bool:
     return found is not None and Path(found).absolute().parent == Path(sys.executable).parent
 
 
-def ask_workers(session: SparkSession, question: Callable[[int], str], tasks: int = 1) -> list[str]:
+def query_workers(session: SparkSession, question: Callable[[int], str], tasks: int = 1) -> list[str]:
     """Run a function in this package's Python workers, which may lack all packages, and return its results.
 
     The function has to be a nested function, which is pickled by value, with its imports inside.
@@ -86,18 +86,18 @@ def ask_workers(session: SparkSession, question: Callable[[int], str], tasks: in
     if is_connect(session):
         function = F.udf(question, "string", useArrow=False)
     else:
-        function = _function(session, question, "string", PythonEvalType.SQL_BATCHED_UDF)
+        function = _wrap_function(session, question, "string", PythonEvalType.SQL_BATCHED_UDF)
     return [row[0] for row in session.range(0, tasks, 1, tasks).select(function("id")).collect()]
 
 
-def failure_in_worker(error: Exception) -> str:
+def explain_worker_failure(error: Exception) -> str:
     """Return the line of Spark's error that states why workers cannot run a function."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if re.search("PYTHON_VERSION_MISMATCH|Cannot run program|Error:", line)]
     return next(iter(causes or lines), type(error).__name__)
 
 
-def _default_python(session: SparkSession) -> str:
+def _choose_default_python(session: SparkSession) -> str:
     return str(cast(Any, session.sparkContext).pythonExec)
 
 
@@ -107,16 +107,16 @@ def _check_workers(session: SparkSession) -> None:
     No check is needed if workers run the Python of this process, on this machine.
     """
     connect = is_connect(session)
-    python = "" if connect else worker_python(session)
+    python = "" if connect else find_worker_python(session)
     able = _able.setdefault(session if connect else session.sparkContext, set())
     if python in able:
         return
     if connect or not is_local(session) or not is_this_python(python):
-        _ask_for_packages(session)
+        _query_packages(session)
     able.add(python)
 
 
-def _ask_for_packages(session: SparkSession) -> None:
+def _query_packages(session: SparkSession) -> None:
     def lacks(_: int) -> str:
         import json
         import sys
@@ -126,21 +126,21 @@ def _ask_for_packages(session: SparkSession) -> None:
         return json.dumps([sys.executable, [name for name in wanted if find_spec(name) is None]])
 
     try:
-        [answer] = ask_workers(session, lacks)
+        [answer] = query_workers(session, lacks)
     except Exception as error:
         raise EnvironmentProblemError(
             f"the Python workers of this session do not run functions of Python {sys.version_info[0]}."
-            f"{sys.version_info[1]}: {failure_in_worker(error)}. {_advice(session)}"
+            f"{sys.version_info[1]}: {explain_worker_failure(error)}. {_render_advice(session)}"
         ) from error
     executable, missing = json.loads(answer)
     if missing:
         raise EnvironmentProblemError(
             f"the Python workers of this session run {executable}, which has no {', '.join(missing)}."
-            f" {_advice(session)}"
+            f" {_render_advice(session)}"
         )
 
 
-def _advice(session: SparkSession) -> str:
+def _render_advice(session: SparkSession) -> str:
     able = f"a Python {sys.version_info[0]}.{sys.version_info[1]} that has sparkext"
     if is_connect(session):
         return f"Start the Connect server with PYSPARK_PYTHON set to {able}"
@@ -149,19 +149,19 @@ def _advice(session: SparkSession) -> str:
     return f"Set spark.sparkext.python or PYSPARK_PYTHON to {able} before Spark starts"
 
 
-def _function(session: SparkSession, function: Callable[..., Any], returned: StructType | str, kind: int) -> Any:
-    """Return PySpark's function of Columns that runs in the Python of `worker_python`."""
+def _wrap_function(session: SparkSession, function: Callable[..., Any], returned: StructType | str, kind: int) -> Any:
+    """Return PySpark's function of Columns that runs in the Python of `find_worker_python`."""
     from pyspark.sql.udf import UserDefinedFunction
 
     made: Any = UserDefinedFunction(function, returned, evalType=kind)
     jvm: Any = session.sparkContext._jvm
-    udf = _fields(made._judf)
-    command = _fields(udf[1])
-    command[3] = worker_python(session)
+    udf = _list_fields(made._judf)
+    command = _list_fields(udf[1])
+    command[3] = find_worker_python(session)
     udf[1] = jvm.org.apache.spark.api.python.SimplePythonFunction(*command)
     made._judf_placeholder = jvm.org.apache.spark.sql.execution.python.UserDefinedPythonFunction(*udf)
     return made
 
 
-def _fields(case_class: Any) -> list[Any]:
+def _list_fields(case_class: Any) -> list[Any]:
     return [case_class.productElement(number) for number in range(case_class.productArity())]

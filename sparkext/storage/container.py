@@ -24,10 +24,10 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.errors import BuildFileError
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.checksum import Checksum, checksum
-from sparkext.memory.address_space import mapping
-from sparkext.storage.last_used import LastUsed
+from sparkext.memory.address_space import explain_mapping_errors
+from sparkext.storage.last_used import LruCache
 from sparkext.storage.paced_writes import PacedWriter
 
 FORMAT_VERSION = 4
@@ -46,7 +46,7 @@ a replaced file with the same other values is not detected.
 """
 
 
-def file_identity(file: Path | int) -> FileIdentity:
+def identify_file(file: Path | int) -> FileIdentity:
     """Return the identity of the file at a path, or of an open file by its descriptor."""
     status = os.stat(file)  # noqa: PTH116 (descriptors, too)
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
@@ -66,7 +66,7 @@ class ContainerWriter:
         """Call `write` to write one block; return its (offset, length) in bytes, for the footer."""
         self._put(b"\0" * (-self._position % _ALIGNMENT))
         start = self._position
-        summed = _Summing(self._stream)
+        summed = _ChecksumStream(self._stream)
         write(summed)  # type: ignore[arg-type]
         self._position += summed.length
         self._blocks.append((start, summed.length, summed.checksum.digest()))
@@ -84,7 +84,7 @@ class ContainerWriter:
         self._position += len(data)
 
 
-class _Summing:
+class _ChecksumStream:
     """A stream that computes the checksum of the bytes written; Arrow's writers accept it as a file."""
 
     closed = False
@@ -97,7 +97,7 @@ class _Summing:
     def write(self, data: Any) -> int:
         piece = np.frombuffer(data, dtype=np.uint8) if memoryview(data).nbytes else np.empty(0, dtype=np.uint8)
         self._stream.write(data)
-        self.checksum.update(frozen(piece))
+        self.checksum.update(freeze(piece))
         self.length += piece.size
         return piece.size
 
@@ -161,7 +161,7 @@ def read_trailer(tail: pa.Buffer, size: int, origin: str) -> tuple[dict[str, Any
     return footer, taken
 
 
-def checked(buffer: pa.Buffer, origin: str) -> pa.Buffer:
+def check_container(buffer: pa.Buffer, origin: str) -> pa.Buffer:
     """Return a container after checking the checksums of all blocks. `origin` names the file in errors.
 
     Raises
@@ -170,7 +170,7 @@ def checked(buffer: pa.Buffer, origin: str) -> pa.Buffer:
         The file is truncated, damaged, of another version, or no container at all.
     """
     for offset, length, expected in read_footer(buffer, origin)["blocks"]:
-        if checksum(frozen(np.frombuffer(buffer, np.uint8, length, offset))) != expected:
+        if checksum(freeze(np.frombuffer(buffer, np.uint8, length, offset))) != expected:
             raise BuildFileError(
                 f"{origin}: the checksum of the {length:,} bytes at {offset:,} is wrong: the file is damaged"
             )
@@ -178,7 +178,7 @@ def checked(buffer: pa.Buffer, origin: str) -> pa.Buffer:
 
 
 _REMEMBERED_FILES = 256
-_checked_files: LastUsed[tuple[str, FileIdentity], None] = LastUsed(_REMEMBERED_FILES)
+_checked_files: LruCache[tuple[str, FileIdentity], None] = LruCache(_REMEMBERED_FILES)
 """The files that this process has written or checked, and need not check again.
 
 A process that maps a file of another process for the first time checks it. Measured on one core, 500 MB in the page
@@ -196,11 +196,11 @@ def map_checked(path: Path) -> pa.Buffer:
     BuildFileError
         The file is truncated, damaged, of another version, or no container at all.
     """
-    before = file_identity(path)
+    before = identify_file(path)
     buffer = map_file(path)
-    is_this = file_identity(path) == before  # otherwise it was just replaced, and is checked without being recorded
+    is_this = identify_file(path) == before  # otherwise it was just replaced, and is checked without being recorded
     if not is_this or (str(path), before) not in _checked_files:
-        checked(buffer, str(path))
+        check_container(buffer, str(path))
         if is_this:
             _checked_files[str(path), before] = None
     return buffer
@@ -208,7 +208,7 @@ def map_checked(path: Path) -> pa.Buffer:
 
 def map_file(path: Path) -> pa.Buffer:
     """Map a file read-only and return all of it. The mapping outlives the file, until the buffer is freed."""
-    with mapping(str(path)), pa.memory_map(str(path), "r") as mapped:
+    with explain_mapping_errors(str(path)), pa.memory_map(str(path), "r") as mapped:
         return mapped.read_buffer()
 
 
@@ -221,7 +221,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
             written = os.dup(stream.fileno())
             stack.callback(os.close, written)
         # The identity after renaming, by descriptor: another file may have replaced it at `path` already.
-        _checked_files[str(path), file_identity(written)] = None
+        _checked_files[str(path), identify_file(written)] = None
 
 
 @contextmanager

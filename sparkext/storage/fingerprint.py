@@ -31,28 +31,31 @@ def fingerprint_of(value: Any, *more: Any) -> str:
     TypeError
         A field has a type that no fingerprint covers: list it in `NOT_IN_FINGERPRINT`, or cover it here.
     """
-    parts = [__version__, FORMAT_VERSION, _fields(value), _plain(more)]
+    parts = [__version__, FORMAT_VERSION, _describe_fields(value), _encode_plain(more)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def covered_fields(value: Any) -> list[str]:
+def list_covered_fields(value: Any) -> list[str]:
     """Return the names of the fields of a dataclass, or of its class, that its fingerprint covers."""
     excluded = getattr(value, "NOT_IN_FINGERPRINT", {})
     return [field.name for field in fields(value) if field.name not in excluded]
 
 
-def _fields(value: Any) -> list[Any]:
-    return [type(value).__qualname__, {name: _plain(getattr(value, name)) for name in covered_fields(value)}]
+def _describe_fields(value: Any) -> list[Any]:
+    return [
+        type(value).__qualname__,
+        {name: _encode_plain(getattr(value, name)) for name in list_covered_fields(value)},
+    ]
 
 
-def _plain(value: Any) -> Any:
+def _encode_plain(value: Any) -> Any:
     """Return an unambiguous representation of a value in JSON."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (tuple, list)):
-        return [*map(_plain, value)]
+        return [*map(_encode_plain, value)]
     if isinstance(value, Mapping):
-        return ["mapping", [[_plain(key), _plain(item)] for key, item in value.items()]]
+        return ["mapping", [[_encode_plain(key), _encode_plain(item)] for key, item in value.items()]]
     if isinstance(value, range):
         return ["range", value.start, value.stop, value.step]
     if isinstance(value, Path):
@@ -60,9 +63,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, pa.Schema):
         return ["schema", base64.b64encode(value.serialize()).decode()]
     if isinstance(value, pa.DataType):
-        return _plain(pa.schema([("", value)]))
+        return _encode_plain(pa.schema([("", value)]))
     if callable(getattr(value, "digest", None)):  # the digest covers its other dependencies
         return ["identity", value.digest()]
     if is_dataclass(value):
-        return _fields(value)
+        return _describe_fields(value)
     raise TypeError(f"no fingerprint covers {type(value).__qualname__}: {value!r}")

@@ -10,7 +10,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class LastUsed(Generic[Key, Value]):
+class LruCache(Generic[Key, Value]):
     """A mapping of at most `limit` entries: an additional entry evicts the least recently used one.
 
     Setting an entry and getting it by its key count as uses, testing for its presence does not. `made` counts the

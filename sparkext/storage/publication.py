@@ -5,8 +5,8 @@ lock and find the file. A killed writer leaves a temporary file that nobody read
 the next process takes over and deletes the temporary file. A file that turns out to be damaged is written again.
 
 A suspended process (SIGSTOP, a frozen control group) does not release its lock. Therefore the holder of a lock touches
-it periodically, and waiting processes give up if it has not been touched for a minute: `KeptRows` and `MappedFile` then
-create a private copy.
+it periodically, and waiting processes give up if it has not been touched for a minute: `CachedRows` and `MappedFile`
+then create a private copy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from threading import Event, Thread
 from typing import TypeVar
 
 from sparkext.errors import BuildFileError
-from sparkext.storage.container import TEMPORARY_SUFFIX, file_identity
+from sparkext.storage.container import TEMPORARY_SUFFIX, identify_file
 
 LOCK_SUFFIX = ".lock"
 _TOUCH_SECONDS = 5.0
@@ -48,7 +48,7 @@ def publish_once(path: Path, write: Callable[[], object]) -> bool:
     return True
 
 
-def published(path: Path, write: Callable[[], object], read: Callable[[Path], T]) -> T:
+def read_published(path: Path, write: Callable[[], object], read: Callable[[Path], T]) -> T:
     """Return the result of `read` for the file at `path`; `write` writes it if it is missing or damaged.
 
     Raises
@@ -59,12 +59,12 @@ def published(path: Path, write: Callable[[], object], read: Callable[[Path], T]
         See `locked`.
     """
     publish_once(path, write)
-    before = file_identity(path)
+    before = identify_file(path)
     try:
         return read(path)
     except BuildFileError:
         with locked(lock_of(path)), suppress(FileNotFoundError):
-            if file_identity(path) == before:  # otherwise another process has replaced it
+            if identify_file(path) == before:  # otherwise another process has replaced it
                 path.unlink()
         publish_once(path, write)
         return read(path)
@@ -105,7 +105,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked_if_free(path: Path) -> Iterator[bool]:
+def hold_lock_if_free(path: Path) -> Iterator[bool]:
     """Hold the same lock if it is free; yield whether it was."""
     try:
         descriptor = _lock(path, _take)

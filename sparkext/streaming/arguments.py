@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
-def session_of(left: Any, right: Any, transform: str, problems: list[str]) -> SparkSession | None:
+def resolve_join_session(left: Any, right: Any, transform: str, problems: list[str]) -> SparkSession | None:
     """Return the session in which both sides can be joined, or None after adding to `problems`.
 
     `transform` is the name of the transform that joins a stream with a table, for the message.
@@ -43,7 +43,7 @@ def session_of(left: Any, right: Any, transform: str, problems: list[str]) -> Sp
     return session
 
 
-def name_of(kind: str, made_by: str) -> str:
+def derive_operator_name(kind: str, made_by: str) -> str:
     """Return the default name of an operator. Operators with equal fingerprints (`made_by`) have equal names."""
     return f"{kind}-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}"
 
@@ -54,7 +54,7 @@ def check_name(name: Any, problems: list[str]) -> None:
         problems.append(f"name={name!r}: expected letters, digits, dots, dashes and underscores, up to 100 of them")
 
 
-def ordering_session(frame: Any, problems: list[str]) -> SparkSession | None:
+def resolve_order_session(frame: Any, problems: list[str]) -> SparkSession | None:
     """Return the session of a DataFrame, None for another object. Add a problem if the session cannot order rows."""
     if not is_dataframe(frame):
         problems.append(f"frame is no Spark DataFrame, but {type(frame).__name__}")

@@ -13,7 +13,7 @@ PROGRESS = "__sparkext"
 """The last column of emitted batches: null, except in the one row in which a task reports its progress."""
 
 
-def with_progress(fields: Sequence[StructField], counters: Sequence[str]) -> StructType:
+def add_progress_column(fields: Sequence[StructField], counters: Sequence[str]) -> StructType:
     """Return the columns that tasks emit: `fields`, and a struct of progress counters with these names."""
     from pyspark.sql.types import LongType, StructField, StructType
 
@@ -21,7 +21,7 @@ def with_progress(fields: Sequence[StructField], counters: Sequence[str]) -> Str
     return StructType([*fields, StructField(PROGRESS, progress)])
 
 
-def without_progress(frame: DataFrame, counters: Sequence[str], metrics: str | None) -> DataFrame:
+def remove_progress_rows(frame: DataFrame, counters: Sequence[str], metrics: str | None) -> DataFrame:
     """Remove the progress rows. If `metrics` is given, Spark observes the sums of their counters under that name."""
     from pyspark.sql import functions as F
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 import sparkext.worker.work_order  # noqa: F401  imported by the first call of a work order
 from sparkext.build_sides.file import write_build_file
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import index_in_memory
 from sparkext.config import Settings, read_settings
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.expressions import arrow_evaluator
@@ -24,7 +24,7 @@ from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
 from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows.row_set import RowSet
-from sparkext.storage.container import checked
+from sparkext.storage.container import check_container
 
 _KEYS = (
     (pa.array([1, 2, 3], pa.int64()), "int64"),  # dense
@@ -60,9 +60,9 @@ def warm_up() -> None:
             key = KeyPair(ColumnRef(0, 0), 0, key_type, null_safe=False)
             spec = PipelineSpec(2, (JoinSpec(how, (key,), "auto", "warm-up"),), _OUTPUTS)
             columns = [keys, pa.array(["x", "y", "z"])]
-            build = index_in_memory(len(keys), columns, index_recipe(spec, 0, settings.debug_hash_mask))
+            build = index_in_memory(len(keys), columns, derive_index_recipe(spec, 0, settings.debug_hash_mask))
             schema = pa.schema(list(zip("abcd", 2 * [column.type for column in columns], strict=True)))
-            pipeline = join_pipeline(spec, [build], schema, settings, Resources(lambda: None))
+            pipeline = create_pipeline(spec, [build], schema, settings, Resources(lambda: None))
             batch = pa.record_batch(columns, names=["key", "payload"])
             for _ in pipeline.run(RowBatches([batch], spec, batch.num_rows)):
                 pass
@@ -71,7 +71,7 @@ def warm_up() -> None:
     _group(settings)
     sink = pa.BufferOutputStream()
     write_build_file(pa.table({"key": pa.array([1], pa.int64())}), sink)
-    checked(sink.getvalue(), "warm-up")
+    check_container(sink.getvalue(), "warm-up")
 
 
 def _group(settings: Settings) -> None:
@@ -80,6 +80,6 @@ def _group(settings: Settings) -> None:
     for aggregation in _GROUPED:
         spec = PipelineSpec(3, (), (), aggregations=(aggregation,))
         keys = [(f"key {key.column}", batch.schema.field(key.column).type) for key in aggregation.keys]
-        pipeline = join_pipeline(spec, [], pa.schema([*keys, *_STATES]), settings, Resources(lambda: None))
+        pipeline = create_pipeline(spec, [], pa.schema([*keys, *_STATES]), settings, Resources(lambda: None))
         for _ in pipeline.run(RowBatches([batch], spec, batch.num_rows)):
             pass

@@ -16,10 +16,10 @@ from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
 from sparkext.engine.build_side_task import BuildSideTask
-from sparkext.engine.derived_rows import PipelinedRows
+from sparkext.engine.derived_rows import DerivedRows
 from sparkext.engine.pipeline_task import PipelineTask
-from sparkext.engine.sinks.outgoing_rows import Leaving
-from sparkext.engine.sinks.routed_blocks import Routed
+from sparkext.engine.sinks.outgoing_rows import OutgoingFile
+from sparkext.engine.sinks.routed_blocks import OutgoingStream
 from sparkext.engine.worker_task import check_version
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.rules import Calendars
@@ -34,7 +34,7 @@ from sparkext.reports.reporters import FileReporter
 from sparkext.rows.types import arrow_key_type
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.shuffle.received_partition import PartitionSchemas
-from sparkext.shuffle.streamed import Streamed
+from sparkext.shuffle.streamed import StreamedExchange
 from sparkext.spark.arrow import arrow_schema
 
 if TYPE_CHECKING:
@@ -68,25 +68,25 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedPartitionTask, StructT
         This worker has another version of sparkext.
     """
     order = _read(order_json)
-    output = _schema(order["output"])
+    output = _parse_schema(order["output"])
     settings = read_settings(order["settings"].get, {})
     sharing = order.get("tasks_sharing")
     leaving = order.get("leaving")
     task = PipelineTask(
         json.dumps(order["spec"]),
-        tuple(None if build is None else _source(build, settings, sharing) for build in order["builds"]),
-        arrow_schema(output if leaving is None else _schema(leaving["schema"])),
+        tuple(None if build is None else _parse_source(build, settings, sharing) for build in order["builds"]),
+        arrow_schema(output if leaving is None else _parse_schema(leaving["schema"])),
         FileReporter(order["run"]),
-        _scan(order["scan"], settings) if "scan" in order else None,
-        made=_source(order["made"], settings, sharing) if "made" in order else None,
-        partition=_arriving(order["arriving"]) if "arriving" in order else None,
+        _parse_scan(order["scan"], settings) if "scan" in order else None,
+        made=_parse_source(order["made"], settings, sharing) if "made" in order else None,
+        partition=_parse_received(order["arriving"]) if "arriving" in order else None,
         partition_in_files=True,
-        leaving=None if leaving is None else _leaving(leaving, settings),
+        leaving=None if leaving is None else _parse_outgoing(leaving, settings),
         settings=settings,
         tasks_sharing=sharing,
     )
     if task.partition is not None and "streamed" in order["arriving"]:
-        return StreamedPartitionTask(task, task.partition, Streamed(**order["arriving"]["streamed"])), output
+        return StreamedPartitionTask(task, task.partition, StreamedExchange(**order["arriving"]["streamed"])), output
     return task, output
 
 
@@ -104,12 +104,12 @@ def build(order_json: str) -> tuple[BuildSideTask, StructType]:
     order = _read(order_json)
     settings = read_settings(order["settings"].get, {})
     sharing = order.get("tasks_sharing")
-    sources = tuple(None if one is None else _source(one, settings, sharing) for one in order["builds"])
-    made = _source(order["made"], settings, sharing) if "made" in order else None
+    sources = tuple(None if one is None else _parse_source(one, settings, sharing) for one in order["builds"])
+    made = _parse_source(order["made"], settings, sharing) if "made" in order else None
     task = BuildSideTask(
         json.dumps(order["spec"]), order["number"], sources, made, settings=settings, tasks_sharing=sharing
     )
-    return task, _schema(order["output"])
+    return task, _parse_schema(order["output"])
 
 
 def plan(order_json: str) -> tuple[BalanceTask, StructType]:
@@ -120,7 +120,7 @@ def plan(order_json: str) -> tuple[BalanceTask, StructType]:
     - `settings`: as for `make`
     - `probe` and `builds`: for each side `rows`, `bytes`, `sizes` and `sketch` per bucket, as hexadecimal int64 (see
       `leaving_rows.RESULT`), `maps`, the number of its map tasks, and `paired` (see `balancer_task`)
-    - `ran`: the measurements of each partition of the previous join of this kind, see `line_costs.Ran`
+    - `ran`: the measurements of each partition of the previous join of this kind, see `bucket_costs.MeasuredWork`
     - `most_shares`: maximum number of parts into which the probe rows of a bucket can be split
     - `most_build_shares`: the same for build rows if partitions are units of a join matrix; null otherwise
     - `cores`: number of cores
@@ -129,7 +129,7 @@ def plan(order_json: str) -> tuple[BalanceTask, StructType]:
     """
     order = _read(order_json)
     settings = read_settings(order["settings"].get, {})
-    return BalanceTask(order, settings=settings, tasks_sharing=1), _schema(order["output"])
+    return BalanceTask(order, settings=settings, tasks_sharing=1), _parse_schema(order["output"])
 
 
 def _read(order_json: str) -> dict[str, Any]:
@@ -138,24 +138,24 @@ def _read(order_json: str) -> dict[str, Any]:
     return order
 
 
-def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None) -> BuildSource:
+def _parse_source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None) -> BuildSource:
     if "broadcast" in build:
-        schema = arrow_schema(_schema(build["schema"]))
+        schema = arrow_schema(_parse_schema(build["schema"]))
         return StreamedBroadcast(build["broadcast"], schema, build["crc"])
     max_bytes, cache_bytes = build["max_bytes"], settings.index_cache_max_bytes
     threads = tasks_sharing or len(os.sched_getaffinity(0))
-    scan = _scan(build["scan"], settings)
+    scan = _parse_scan(build["scan"], settings)
     if "pipeline" not in build:
-        return ScannedFiles(scan, _splits(build["splits"]), max_bytes, cache_bytes, threads)
+        return ScannedFiles(scan, _parse_splits(build["splits"]), max_bytes, cache_bytes, threads)
     made = build["pipeline"]
-    return PipelinedRows(
+    return DerivedRows(
         json.dumps(made["spec"]),
         scan,
-        tuple(map(_splits, made["parts"])),
-        tuple(_source(below, settings, tasks_sharing) for below in made["builds"]),
-        arrow_schema(_schema(made["emitted"])),
+        tuple(map(_parse_splits, made["parts"])),
+        tuple(_parse_source(below, settings, tasks_sharing) for below in made["builds"]),
+        arrow_schema(_parse_schema(made["emitted"])),
         parse_projection(made["projection"]),
-        arrow_schema(_schema(build["schema"])),
+        arrow_schema(_parse_schema(build["schema"])),
         settings,
         max_bytes,
         cache_bytes,
@@ -163,12 +163,12 @@ def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None
     )
 
 
-def _arriving(told: dict[str, Any]) -> PartitionSchemas:
-    builds = {int(number): arrow_schema(_schema(schema)) for number, schema in told["builds"].items()}
-    return PartitionSchemas(arrow_schema(_schema(told["probe"])), builds, told["owns_build"])
+def _parse_received(told: dict[str, Any]) -> PartitionSchemas:
+    builds = {int(number): arrow_schema(_parse_schema(schema)) for number, schema in told["builds"].items()}
+    return PartitionSchemas(arrow_schema(_parse_schema(told["probe"])), builds, told["owns_build"])
 
 
-def _leaving(told: dict[str, Any], settings: Settings) -> Leaving | Routed:
+def _parse_outgoing(told: dict[str, Any], settings: Settings) -> OutgoingFile | OutgoingStream:
     keys = told["keys"]
     partitioning = Partitioning(
         tuple(key["column"] for key in keys),
@@ -179,16 +179,16 @@ def _leaving(told: dict[str, Any], settings: Settings) -> Leaving | Routed:
         settings.debug_hash_mask,
     )
     if "streamed" in told:
-        return Routed(partitioning, Streamed(**told["streamed"]), settings.debug_partitions)
-    return Leaving(partitioning, told["run"])
+        return OutgoingStream(partitioning, StreamedExchange(**told["streamed"]), settings.debug_partitions)
+    return OutgoingFile(partitioning, told["run"])
 
 
-def _splits(data: Iterable[dict[str, Any]]) -> tuple[Split, ...]:
+def _parse_splits(data: Iterable[dict[str, Any]]) -> tuple[Split, ...]:
     return tuple(map(Split.from_data, data))
 
 
-def _scan(scan: dict[str, Any], settings: Settings) -> ParquetScan:
-    schema = arrow_schema(_schema(scan["schema"]))
+def _parse_scan(scan: dict[str, Any], settings: Settings) -> ParquetScan:
+    schema = arrow_schema(_parse_schema(scan["schema"]))
     buckets = tuple(map(Bucket.from_data, scan["buckets"]))
     return ParquetScan(
         ScanSpec.from_data(scan["spec"]),
@@ -200,7 +200,7 @@ def _scan(scan: dict[str, Any], settings: Settings) -> ParquetScan:
     )
 
 
-def _schema(fields: dict[str, Any]) -> StructType:
+def _parse_schema(fields: dict[str, Any]) -> StructType:
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(fields)

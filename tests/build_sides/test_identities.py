@@ -21,13 +21,13 @@ from pyspark import SparkFiles
 from pyspark.core.broadcast import _broadcastRegistry
 
 import sparkext
-from sparkext.build_sides.cached_rows import KeptRows
+from sparkext.build_sides.cached_rows import CachedRows
 from sparkext.build_sides.file import write_build_file
-from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
+from sparkext.build_sides.index_recipe import IndexRecipe, derive_index_recipe
 from sparkext.build_sides.published_files import ArtifactFile, BroadcastBytes, BroadcastFile, StreamedBroadcast
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import Settings, read_settings
-from sparkext.engine.derived_rows import Dropping, Given, PipelinedRows
+from sparkext.engine.derived_rows import DerivedRows, IndexedSource, SemiJoinReduction
 from sparkext.engine.reduced_sources import ReducedRows
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.parquet.file_stores import Bucket
@@ -41,14 +41,14 @@ from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
 from sparkext.plans.pipeline.projection import Projection
 from sparkext.plans.pipeline.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.pipeline.spec import AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
-from sparkext.plans.pipeline.top import OrderedBy, Top
-from sparkext.plans.streams.runs import Run
-from sparkext.storage.fingerprint import covered_fields, fingerprint_of
+from sparkext.plans.pipeline.top import OrderColumn, Top
+from sparkext.plans.streams.runs import BatchRun
+from sparkext.storage.fingerprint import fingerprint_of, list_covered_fields
 from sparkext.streaming.state.nearest_order import NearestOrder
-from sparkext.streaming.state.places import BucketPlace, LocalPlace
+from sparkext.streaming.state.places import BucketLocation, LocalLocation
 from sparkext.streaming.state.run_rows import RunRows
 from sparkext.streaming.state.segments import write_segment
-from sparkext.streaming.state.stream_state import MatchedRows, Source, StoredSide
+from sparkext.streaming.state.stream_state import MatchedRows, StoredSegment, StoredSide
 
 INT, BOOL = KeyType("int64"), KeyType("bool")
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK, may_cluster=True, gathered=(0, 1))
@@ -88,7 +88,7 @@ def scanned(folder: Path) -> ScannedFiles:
     return ScannedFiles(scan, (Split(file_of(folder), 0, WHOLE, ("value",)),), *LIMITS)
 
 
-def pipelined(folder: Path) -> PipelinedRows:
+def pipelined(folder: Path) -> DerivedRows:
     join = JoinSpec("inner", (KeyPair(ColumnRef(0, 0), 0, "int64", False),), "auto", "dims")
     spec = PipelineSpec(2, (join,), (ColumnRef(0, 0), ColumnRef(0, 1), ColumnRef(1, 1)))
     total = Expression("+", INT, (column(0, 1, INT), column(0, 2, INT)))
@@ -99,7 +99,7 @@ def pipelined(folder: Path) -> PipelinedRows:
     cut = Path(path).stat().st_size // 2
     parts = ((Split(path, cut, WHOLE, ()),), (Split(path, 0, cut, ()),))
     integers = pa.schema([(f"c{number}", pa.int64()) for number in range(3)])
-    return PipelinedRows(
+    return DerivedRows(
         spec.to_json(),
         scan_of(),
         parts,
@@ -109,7 +109,11 @@ def pipelined(folder: Path) -> PipelinedRows:
         pa.schema([*integers][:2]),
         read_settings({}.get, {}),
         *LIMITS,
-        dropping=(Dropping(replace(join, how="semi"), Given(scanned(folder), index_recipe(spec, 0, FULL_MASK))),),
+        dropping=(
+            SemiJoinReduction(
+                replace(join, how="semi"), IndexedSource(scanned(folder), derive_index_recipe(spec, 0, FULL_MASK))
+            ),
+        ),
     )
 
 
@@ -122,8 +126,8 @@ def run_rows(folder: Path, stored: StoredSide = SIDE, place: Any = None) -> RunR
     columns = {"k": [3, 1, 3, 2], "t": [3, 2, 2, 1], "until": [13, 12, 12, 11], "bucket": [0] * 4, "row": [1, 2, 3, 4]}
     picked = [[*columns.values()][n] for n in (*range(width), *range(2, len(columns)))][: len(stored.schema)]
     rows = pa.table([pa.array(v).cast(t) for v, t in zip(picked, stored.schema.types, strict=True)], stored.schema)
-    place = LocalPlace(folder / "cp") if place is None else place
-    return RunRows(place, 0, Run(0, 7), range(0, 9), stored, rows, stored.info(rows), *LIMITS)
+    place = LocalLocation(folder / "cp") if place is None else place
+    return RunRows(place, 0, BatchRun(0, 7), range(0, 9), stored, rows, stored.info(rows), *LIMITS)
 
 
 def nearest(folder: Path) -> RunRows:
@@ -132,7 +136,7 @@ def nearest(folder: Path) -> RunRows:
 
 
 def in_a_bucket(folder: Path) -> RunRows:
-    return run_rows(folder, place=BucketPlace(Bucket("shelf"), "cp"))
+    return run_rows(folder, place=BucketLocation(Bucket("shelf"), "cp"))
 
 
 def matched(folder: Path) -> RunRows:
@@ -162,10 +166,10 @@ def bytes_of(folder: Path) -> BroadcastBytes:
 SAMPLES: dict[type, list[Callable[[Path], Any]]] = {
     IndexRecipe: [lambda folder: replace(RECIPE, bounds=((1, pa.int64()),))],
     ScannedFiles: [scanned],
-    PipelinedRows: [pipelined],
+    DerivedRows: [pipelined],
     ReducedRows: [reduced],
     RunRows: [run_rows, nearest, in_a_bucket, matched],
-    Given: [lambda folder: Given(scanned(folder), RECIPE)],
+    IndexedSource: [lambda folder: IndexedSource(scanned(folder), RECIPE)],
     BroadcastFile: [lambda folder: BroadcastFile(SimpleNamespace(_path=str(build_file(folder))))],
     StreamedBroadcast: [streamed],
     ArtifactFile: [lambda folder: ArtifactFile(build_file(folder).name)],
@@ -189,9 +193,9 @@ def other_parts(parts: tuple[tuple[Split, ...], ...]) -> list[Any]:
 
 def other_places(rows: pa.Table) -> list[Any]:
     """Return the same rows in a segment."""
-    place = LocalPlace(Path(sparkext.storage.local_folder.local_folder()) / "0.segment")
+    place = LocalLocation(Path(sparkext.storage.local_folder.local_folder()) / "0.segment")
     info = write_segment(place, rows.schema, rows.to_batches(), lambda: StoredSide(rows.schema).info(rows))
-    return [(Source(place, info, True),)]
+    return [(StoredSegment(place, info, True),)]
 
 
 def others_of(value: Any) -> Callable[[Any], list[Any]]:
@@ -201,8 +205,8 @@ def others_of(value: Any) -> Callable[[Any], list[Any]]:
 COLUMN = Expression("column", INT)
 TEST = condition("<", COLUMN, literal("1", INT))
 OTHERS: dict[tuple[type, str], Callable[[Any], list[Any]]] = {
-    (PipelinedRows, "spec_json"): other_spec,
-    (PipelinedRows, "parts"): other_parts,
+    (DerivedRows, "spec_json"): other_spec,
+    (DerivedRows, "parts"): other_parts,
     (ReducedRows, "spec_json"): other_spec,
     (ReducedRows, "parts"): other_parts,
     (RunRows, "rows"): other_places,
@@ -249,7 +253,7 @@ OTHERS: dict[tuple[type, str], Callable[[Any], list[Any]]] = {
     (PipelineSpec, "owned_by"): others_of(1),
     (PipelineSpec, "filter"): others_of(TEST),
     (PipelineSpec, "aggregations"): others_of((Aggregation((COLUMN,), (AggregateCall("count", None),), whole=True),)),
-    (PipelineSpec, "top"): others_of(Top(1, (OrderedBy(0, True, True),))),
+    (PipelineSpec, "top"): others_of(Top(1, (OrderColumn(0, True, True),))),
 }
 """Changed values of fields for which the type does not determine them."""
 
@@ -314,7 +318,7 @@ class Content:
     @classmethod
     def of(cls, source: Any) -> Content:
         _, columns = source.columns()
-        side = source.open() if isinstance(source, Given) else source.open(RECIPE)
+        side = source.open() if isinstance(source, IndexedSource) else source.open(RECIPE)
         kept = {number: column.array.to_pylist() for number, column in side.columns.items()}
         arrays = {name: array.tobytes() for name, array in side.index.arrays.items()}
         return cls([column.to_pylist() for column in columns], arrays, kept, side.index.attributes)
@@ -350,8 +354,8 @@ def identities() -> set[type]:
 def test_all_identities_have_a_sample() -> None:
     assert identities() == set(SAMPLES)
     for one in identities():
-        if issubclass(one, KeptRows):
-            assert one.NOT_IN_FINGERPRINT.keys() >= KeptRows.NOT_IN_FINGERPRINT.keys()
+        if issubclass(one, CachedRows):
+            assert one.NOT_IN_FINGERPRINT.keys() >= CachedRows.NOT_IN_FINGERPRINT.keys()
 
 
 def digest_of(identity: Any) -> str:
@@ -367,7 +371,7 @@ def test_each_field_counts_or_changes_nothing(
     identity = sample(tmp_path)
     name, excluded = digest_of(identity), getattr(identity, "NOT_IN_FINGERPRINT", {})
     assert digest_of(replace(identity)) == name, "it names the same"
-    assert {*covered_fields(identity), *excluded} == {field.name for field in fields(identity)}
+    assert {*list_covered_fields(identity), *excluded} == {field.name for field in fields(identity)}
     assert all(excluded.values()), "each with its reason"
     expected, same = None, 0
     for number, (field, other) in enumerate(changes(identity)):

@@ -39,7 +39,7 @@ from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.kernels.indexes.protocols import JoinIndex
 from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.rows import contiguous
-from sparkext.storage.container import ContainerWriter, atomic_file, checked, map_file
+from sparkext.storage.container import ContainerWriter, atomic_file, check_container, map_file
 from tests.build_sides import publishers
 from tests.build_sides.publishers import KEYS, publish_index, small_index
 from tests.kernels.support import FULL_MASK, PAYLOADS, examples, match_lists, with_nulls
@@ -231,7 +231,7 @@ def test_any_flipped_bit_of_footer_trailer_or_magic_is_noticed(kind: str) -> Non
 def test_any_flipped_bit_of_a_block_is_noticed(kind: str) -> None:
     """Undetected bits are between blocks, where no reader reads."""
     content = READERS[kind][0]()
-    assert checked(pa.py_buffer(content), "the/file").to_pybytes() == content
+    assert check_container(pa.py_buffer(content), "the/file").to_pybytes() == content
     blocks = footer_of(content)["blocks"]
     covered = {at for offset, length, _ in blocks for at in range(offset, offset + length)}
     assert len(covered) == sum(length for _, length, _ in blocks) > 50
@@ -242,10 +242,10 @@ def test_any_flipped_bit_of_a_block_is_noticed(kind: str) -> None:
         damaged = bytearray(content)
         damaged[at] ^= 1 << (at % 8)
         if at in between:
-            checked(pa.py_buffer(bytes(damaged)), "the/file")
+            check_container(pa.py_buffer(bytes(damaged)), "the/file")
         else:
             with pytest.raises(BuildFileError, match="the/file"):
-                checked(pa.py_buffer(bytes(damaged)), "the/file")
+                check_container(pa.py_buffer(bytes(damaged)), "the/file")
 
 
 @given(data=st.data())
@@ -256,7 +256,7 @@ def test_any_damage_is_noticed(data: st.DataObject) -> None:
     damage = data.draw(st.binary(max_size=40))
     damaged = content[:start] + damage + content[start + data.draw(st.integers(0, 40)) :]
     try:
-        same = checked(pa.py_buffer(damaged), "the/file")
+        same = check_container(pa.py_buffer(damaged), "the/file")
     except BuildFileError:
         return
     index, _, _ = read_index_file(same, "the/file")
@@ -392,7 +392,7 @@ def test_nested_elements_beyond_what_32_bit_offsets_reach(kind: pa.DataType) -> 
     with pytest.raises(BuildSideTooLargeError, match=f"{told}.*Select fewer columns"):
         write_build_file(pa.table({"deep": column}), io.BytesIO())
     with pytest.raises(BuildSideTooLargeError, match="a column of type"):
-        contiguous.contiguous(column)
+        contiguous.make_contiguous(column)
 
 
 def test_columns_of_more_rows_than_32_bits_count(tmp_path: Path) -> None:

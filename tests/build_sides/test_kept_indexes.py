@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparkext.build_sides import rows_on_disk
-from sparkext.build_sides.cached_rows import make_room
+from sparkext.build_sides.cached_rows import evict_other_entries
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide
 from sparkext.build_sides.scanned_files import ScannedFiles
@@ -97,7 +97,7 @@ def test_room_is_made_for_the_last_index(folder: Path, tmp_path: Path) -> None:
     small = ScannedFiles(source.scan, source.splits, source.max_bytes, 1, 1)
     for recipe in (HASHED, AS_OF):
         small.open(recipe)
-        make_room([small], [recipe])
+        evict_other_entries([small], [recipe])
         assert list(folder.glob(f"*{INDEX_SUFFIX}")) == [small.entry(recipe)]
 
 

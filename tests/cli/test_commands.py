@@ -17,7 +17,7 @@ from sparkext.cli import demo, doctor, session_checks, tpch
 from sparkext.cli.finding import Finding, Status
 from sparkext.errors import EnvironmentProblemError
 from sparkext.spark import jar
-from sparkext.spark.java import java_major, require_java
+from sparkext.spark.java import parse_java_major, require_java
 
 ROOT = Path(__file__).parents[2]
 Executable = Callable[[str, str], Path]
@@ -53,7 +53,7 @@ def executable(tmp_path: Path) -> Executable:
     ],
 )
 def test_java_major(version: str, major: int) -> None:
-    assert java_major(version) == major
+    assert parse_java_major(version) == major
 
 
 def says(version: str) -> str:
@@ -137,7 +137,7 @@ def test_a_check_that_raises_hides_no_other(
         raise RuntimeError("ended\nearly")
 
     monkeypatch.setattr(doctor, "LOCAL_CHECKS", {"numba": broken, "python": doctor.check_python})
-    monkeypatch.setattr(session_checks, "_findings_in_session", no_session)
+    monkeypatch.setattr(session_checks, "_run_checks_in_session", no_session)
     assert doctor.run() == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("sparkext ")
@@ -152,7 +152,7 @@ def test_a_check_that_raises_hides_no_other(
 
 def test_a_warning_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     told = [Finding(Status.WARN, "x", "so-so"), Finding(Status.OK, "y", "fine")]
-    monkeypatch.setattr(doctor, "findings", lambda only: iter(told))
+    monkeypatch.setattr(doctor, "run_checks", lambda only: iter(told))
     assert doctor.run() == 0
     assert capsys.readouterr().out.splitlines()[-1] == "Joins can run here. 1 warning: x."
     assert doctor.run(["x"]) == 0  # some of the checks alone give no overall verdict
@@ -171,7 +171,7 @@ def test_no_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, minor: str, adv
     finding = doctor.check_jar()
     assert finding.status is Status.WARN and advice in finding.advice
     assert "transforms (pipelined_join) work" in finding.detail
-    (tmp_path / jar.jar_name(minor)).touch()
+    (tmp_path / jar.format_jar_name(minor)).touch()
     assert doctor.check_jar().status is Status.OK
 
 
@@ -190,7 +190,7 @@ def test_the_jar_for_a_distribution(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "spark-core_2.13-4.3.0.jar").touch()
     assert jar.installed_pyspark() == package
-    assert jar.jar_path().name == "sparkext_2.13-4.3.jar"
+    assert jar.locate_jar().name == "sparkext_2.13-4.3.jar"
     monkeypatch.setattr(jar, "find_spec", lambda name: ModuleSpec(name, None, origin="/client/pyspark/__init__.py"))
     assert jar.installed_pyspark() == package  # as in a job whose PySpark is in a zip file
     monkeypatch.delenv("SPARK_HOME")
@@ -334,7 +334,7 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_the_timing_table() -> None:
-    table = demo.timing_table(
+    table = demo.format_timing_table(
         [demo.Measurement("slow", 6_001_215, [4, 2, 3]), demo.Measurement("fast", 6_001_215, [1.5])]
     )
     assert table.splitlines() == [

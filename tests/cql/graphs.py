@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.rows.types import arrow_key_type
-from sparkext.streaming.cql.code.engine import ROWS_IN_TURN, Engine, Given
-from sparkext.streaming.cql.code.module_text import code_of
+from sparkext.streaming.cql.code.engine import ROWS_IN_TURN, Engine, InputRows
+from sparkext.streaming.cql.code.module_text import generate_module
 from sparkext.streaming.cql.language.binder import bind
-from sparkext.streaming.cql.language.graph import Graph, graph_of
+from sparkext.streaming.cql.language.graph import Graph, build_graph
 from sparkext.streaming.cql.language.parser import parse
 
 Rows = Sequence[tuple[int, tuple[Any, ...]]]
@@ -31,7 +31,7 @@ VALUES = {
 
 
 def graph(text: str, missing_delay: str = "error") -> Graph:
-    return graph_of(bind(parse(text)), missing_delay)
+    return build_graph(bind(parse(text)), missing_delay)
 
 
 class Program:
@@ -157,7 +157,7 @@ def together(graph: Graph, inputs: Mapping[str, Rows]) -> list[tuple[int, str, t
     return sorted(rows, key=lambda row: row[0])
 
 
-def given(graph: Graph, inputs: Mapping[str, Rows]) -> Given:
+def given(graph: Graph, inputs: Mapping[str, Rows]) -> InputRows:
     """Return the rows of all streams of a graph as columns, in time order."""
     names, rows = [*graph.streams], together(graph, inputs)
     columns = {
@@ -169,7 +169,7 @@ def given(graph: Graph, inputs: Mapping[str, Rows]) -> Given:
     }
     times = np.array([row[0] for row in rows], dtype=np.int64)
     streams = np.array([names.index(row[1]) for row in rows], dtype=np.int8)
-    return Given(frozen(times), frozen(streams), columns)
+    return InputRows(freeze(times), freeze(streams), columns)
 
 
 def run_engine(
@@ -186,7 +186,7 @@ def run_engine(
 ) -> dict[str, list[tuple[int, tuple[Any, ...]]]]:
     """Return the rows that engines emit. At each of `cuts`, a new engine resumes from the state of the previous one."""
     needed, state, low = graph.needed(outputs), None, -1
-    code = code_of(needed, outputs, serial=serial, together=together)
+    code = generate_module(needed, outputs, serial=serial, together=together)
     emitted: dict[str, list[tuple[int, tuple[Any, ...]]]] = {name: [] for name in outputs}
     for high in [*cuts, until]:
         engine = Engine(needed, code, words=words, limit=limit, batch=batch, state=state)

@@ -6,9 +6,9 @@ import pytest
 
 from bench.trading import TRADING
 from sparkext.streaming.cql.language.binder import bind
-from sparkext.streaming.cql.language.drawing import drawing
+from sparkext.streaming.cql.language.drawing import draw_graph
 from sparkext.streaming.cql.language.parser import parse
-from sparkext.streaming.cql.language.partitioning import Partitioning, Unpartitioned, partitioned_by
+from sparkext.streaming.cql.language.partitioning import GraphPartitioning, PartitioningObstacle, find_partitioning
 from sparkext.streaming.cql.language.problems import CqlProblems
 from sparkext.streaming.cql.language.types import spell_type
 from tests.cql.graphs import STREAMS, graph
@@ -170,17 +170,17 @@ KEYED = """
     ],
 )
 def test_a_key_is_found_or_what_forbids_one(was: str, now: str, told: str | None) -> None:
-    found = partitioned_by(graph(KEYED.replace(was, now)))
+    found = find_partitioning(graph(KEYED.replace(was, now)))
     if told is None:
-        assert isinstance(found, Partitioning)
+        assert isinstance(found, GraphPartitioning)
         assert found.columns == {"a": 0, "b": 1, "r": 0, "o": 0}
     else:
-        assert isinstance(found, Unpartitioned)
+        assert isinstance(found, PartitioningObstacle)
         assert f"{found.query}: {found.reason}".startswith(told)
 
 
 def test_a_recursive_graph_is_cut_by_its_key() -> None:
-    found = partitioned_by(
+    found = find_partitioning(
         graph("""
             REGISTER STREAM s (k string, n int);
             REGISTER QUERY left_stream ISTREAM(SELECT k, 100 AS n FROM s [Now] UNION ALL
@@ -189,17 +189,17 @@ def test_a_recursive_graph_is_cut_by_its_key() -> None:
             REGISTER QUERY taken ISTREAM(SELECT s.k, s.n FROM s [Now], quota q WHERE s.k = q.k AND q.n >= s.n);
         """)
     )
-    assert isinstance(found, Partitioning)
+    assert isinstance(found, GraphPartitioning)
     assert {*found.columns.values()} == {0}
-    assert isinstance(partitioned_by(graph(TRADING)), Unpartitioned)
+    assert isinstance(find_partitioning(graph(TRADING)), PartitioningObstacle)
 
 
 def test_drawings_have_all_names_and_delays() -> None:
-    svg = drawing(graph(TRADING)).svg
+    svg = draw_graph(graph(TRADING)).svg
     for name in graph(TRADING).queries:
         assert f". {name}</text>" in svg
     assert svg.count("stroke-dasharray") == 2, "one for each delay"
     assert svg.count(">ε</text>") == 2
-    without = drawing(graph(STREAMS + "REGISTER QUERY q ISTREAM(SELECT k FROM i0 [Now])")).svg
+    without = draw_graph(graph(STREAMS + "REGISTER QUERY q ISTREAM(SELECT k FROM i0 [Now])")).svg
     cycle = "#c8640c"
     assert cycle in svg and cycle not in without and "stroke-dasharray" not in without

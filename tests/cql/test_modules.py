@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import numba
 import pytest
 
-from sparkext.storage.last_used import LastUsed
+from sparkext.storage.last_used import LruCache
 from sparkext.streaming.cql.code import modules
 
 SOURCE = "from sparkext.kernels.runtime.jit import kernel\n@kernel\ndef plus(a):\n    return a + {}\n"
@@ -21,14 +21,14 @@ SAME_ID = """
 import os, sys, time
 from pathlib import Path
 os.getpid = lambda: 4242  # as in two containers
-from sparkext.streaming.cql.code.modules import module_of
+from sparkext.streaming.cql.code.modules import load_module
 beside, other = map(Path, sys.argv[1:])
 end = time.monotonic() + 60
 for number in range(100):
     beside.write_text(str(number))
     while int(other.read_text() or -1) < number:  # both store each module at the same time
         assert time.monotonic() < end, "the other process has failed"
-    assert module_of(f"value = {number}\\n" + "# long\\n" * 2_000).value == number
+    assert load_module(f"value = {number}\\n" + "# long\\n" * 2_000).value == number
 """
 
 
@@ -36,14 +36,14 @@ for number in range(100):
 def cache(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of modules, for both locations of machine code."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(modules, "_modules", LastUsed(modules.MOST_MODULES))  # as in a new process
+    monkeypatch.setattr(modules, "_modules", LruCache(modules.MOST_MODULES))  # as in a new process
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "numba") if "NUMBA" in request.param else "")
     return tmp_path / ("numba" if "NUMBA" in request.param else "sparkext") / "cql"
 
 
 def stored(number: int, seconds_ago: int) -> Path:
     """Store and compile a module; return its source."""
-    module = modules.module_of(SOURCE.format(number))
+    module = modules.load_module(SOURCE.format(number))
     assert module.plus(1) == 1 + number
     path = Path(module.plus.py_func.__code__.co_filename)
     os.utime(path.parent, (time.time() - seconds_ago,) * 2)
@@ -87,7 +87,7 @@ def test_a_folder_that_others_can_replace_is_not_used(
 def test_a_user_without_a_home_has_modules() -> None:
     script = (
         "import os; from sparkext.streaming.cql.code import modules;"
-        " os.setuid(54321); print(modules.module_of('x = 5').x)"
+        " os.setuid(54321); print(modules.load_module('x = 5').x)"
     )
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
     with TemporaryDirectory() as local:
@@ -102,20 +102,20 @@ def test_the_least_recently_loaded_modules_are_removed(cache: Path, monkeypatch:
     paths = [stored(number, ago) for number, ago in ((1, 9_000), (2, 8_000), (3, 7_000), (4, 10))]
     machine_code = {path: [*cache.parent.rglob(f"{path.stem}*.nbc")] for path in paths}
     assert all(machine_code.values())
-    monkeypatch.setattr(modules, "_modules", LastUsed(modules.MOST_MODULES))
-    modules.module_of(SOURCE.format(1))  # another process loads it again
-    of_one = modules._bytes(modules._parts(paths[0].parent))
+    monkeypatch.setattr(modules, "_modules", LruCache(modules.MOST_MODULES))
+    modules.load_module(SOURCE.format(1))  # another process loads it again
+    of_one = modules._measure_folders(modules._list_module_folders(paths[0].parent))
     monkeypatch.setattr(modules, "MOST_BYTES", 3 * of_one + of_one // 2)
-    modules.module_of("x = 1")
+    modules.load_module("x = 1")
     assert [path.exists() for path in paths] == [True, False, True, True]
     monkeypatch.setattr(modules, "MOST_BYTES", 0)
-    modules.module_of("x = 2")
+    modules.load_module("x = 2")
     assert [path.exists() for path in paths] == [True, False, False, True], "modules loaded just now stay"
     for path in paths:
         assert all(code.exists() == path.exists() for code in machine_code[path])
 
 
 def test_a_process_keeps_a_limited_number_of_modules(cache: Path) -> None:
-    names = [modules.module_of(f"x = {number}").__name__ for number in range(2 * modules.MOST_MODULES)]
+    names = [modules.load_module(f"x = {number}").__name__ for number in range(2 * modules.MOST_MODULES)]
     assert [name for name in names if name in sys.modules] == names[-modules.MOST_MODULES :]
     assert len([name for name in sys.modules if name.startswith("sparkext_cql_")]) == modules.MOST_MODULES

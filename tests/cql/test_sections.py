@@ -8,7 +8,7 @@ import pytest
 
 from sparkext.kernels.runtime.jit import JIT_ENABLED
 from sparkext.streaming.cql.code.engine import StateFullError
-from sparkext.streaming.cql.code.module_text import code_of
+from sparkext.streaming.cql.code.module_text import generate_module
 from sparkext.streaming.cql.language.sections import sections_of
 from tests.cql.graphs import graph, run_engine
 from tests.oracle.cql import run_graph
@@ -51,9 +51,9 @@ def test_a_query_between_two_that_stay_together_stays_with_them() -> None:
 
 def test_code_that_takes_rows_one_by_one_has_one_section() -> None:
     queries = graph(CHAIN)
-    assert len(code_of(queries, ["left", "right"]).instants) == 4
-    assert len(code_of(queries, ["left", "right"], serial=True).instants) == 1
-    assert len(code_of(queries, ["left"]).instants) == 3  # the other queries are not needed
+    assert len(generate_module(queries, ["left", "right"]).instants) == 4
+    assert len(generate_module(queries, ["left", "right"], serial=True).instants) == 1
+    assert len(generate_module(queries, ["left"]).instants) == 3  # the other queries are not needed
 
 
 @interpreted

@@ -13,7 +13,7 @@ import pytest
 
 from sparkext.errors import StateError
 from sparkext.streaming.cql.code.engine import Engine
-from sparkext.streaming.cql.code.module_text import code_of
+from sparkext.streaming.cql.code.module_text import generate_module
 from sparkext.streaming.cql.code.stored_state import read_state, write_state
 from tests.cql.graphs import graph
 
@@ -64,7 +64,7 @@ def test_a_pickle_is_not_executed(tmp_path: Path) -> None:
     queries = graph("REGISTER STREAM s (k int); REGISTER QUERY q ISTREAM(SELECT k FROM s [Now])")
     planted = pickle.dumps(Planted(tmp_path / "executed"))
     with pytest.raises(StateError, match="the state of continuous queries cannot be read"):
-        Engine(queries, code_of(queries, ["q"]), words=1 << 12, limit=1, state=planted)
+        Engine(queries, generate_module(queries, ["q"]), words=1 << 12, limit=1, state=planted)
     assert not (tmp_path / "executed").exists()
     pickle.loads(planted)
     assert (tmp_path / "executed").exists(), "it would have run"

@@ -20,8 +20,8 @@ from sparkext.shuffle import outgoing_rows as leaving_rows
 from sparkext.shuffle import received_partition as received_partition_module
 from sparkext.shuffle.block_buffer import BlockBuffer
 from sparkext.shuffle.blocks import block_of, rows_of
-from sparkext.shuffle.outgoing_rows import outgoing_blocks
-from sparkext.shuffle.partitioning import Partitioning, bucket_count
+from sparkext.shuffle.outgoing_rows import create_outgoing_blocks
+from sparkext.shuffle.partitioning import Partitioning, choose_bucket_count
 from sparkext.shuffle.received_partition import BlockRows, Partition, PartitionSchemas
 
 RNG = np.random.default_rng(3)
@@ -39,14 +39,14 @@ RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", (1 << 64) - 1)
 
 
 def partitioning(partitions: int, keeps_unmatchable: bool = True, mask: int = (1 << 64) - 1) -> Partitioning:
-    table = RoutingTable(bucket_count(partitions), partitions)
+    table = RoutingTable(choose_bucket_count(partitions), partitions)
     return Partitioning((0,), (pa.int64(),), (False,), table, keeps_unmatchable, mask)
 
 
 def sent(partitions: int, batches: list[pa.RecordBatch], task: int = 0, **options: Any) -> list[tuple[int, pa.Buffer]]:
     return [
         one
-        for some in outgoing_blocks(batches, partitioning(partitions, **options), task, lambda: None)
+        for some in create_outgoing_blocks(batches, partitioning(partitions, **options), task, lambda: None)
         for one in some
     ]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sparkext.errors import BlockError
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.partition import PartitionOrder
 from sparkext.shuffle import packed_rows
 from sparkext.shuffle.map_output import MapOutput, Segment, rows_of_segments
@@ -27,7 +27,7 @@ def written(path: Path, runs: int = 1, most: int | None = None) -> np.ndarray:
     with closing(MapOutput(BUCKETS, lambda: most, path.parent)) as output, path.open("wb") as stream:
         for _ in range(runs):
             output.add(
-                TABLE.combine_chunks().to_batches()[0], PartitionOrder(frozen(np.arange(ROWS, dtype=np.int32)), STARTS)
+                TABLE.combine_chunks().to_batches()[0], PartitionOrder(freeze(np.arange(ROWS, dtype=np.int32)), STARTS)
             )
         return output.write(stream)
 

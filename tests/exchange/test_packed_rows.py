@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.row_ids import RowIds
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.shuffle.packed_rows import PackedRows, RowUnpacker
 
 _BITS = (8, 16, 32, 64)
@@ -67,7 +67,7 @@ def test_what_comes_out_is_what_went_in(rows: pa.RecordBatch, data: st.DataObjec
     ends = sorted(data.draw(st.sets(st.integers(0, rows.num_rows), max_size=4)) | {0, rows.num_rows})
     sink = pa.BufferOutputStream()
     order = np.array(data.draw(st.permutations(range(rows.num_rows))), dtype=np.int32)
-    packed = PackedRows(rows, frozen(order), sink)
+    packed = PackedRows(rows, freeze(order), sink)
     rows = rows.take(pa.array(order))
     parts = []
     for start, stop in pairwise(ends):
@@ -116,7 +116,7 @@ def test_nested_values_with_wide_offsets_are_refused(kind: pa.DataType) -> None:
 
 
 def _in_order(rows: int) -> RowIds:
-    return frozen(np.arange(rows, dtype=np.int32))
+    return freeze(np.arange(rows, dtype=np.int32))
 
 
 def _size(column: pa.Array) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sparkext.plans.shuffle.load_table import INTERVAL_SECONDS, Interval, LoadTable, Told
+from sparkext.plans.shuffle.load_table import INTERVAL_SECONDS, BucketReport, Interval, LoadTable
 from sparkext.shuffle.router import Router
-from sparkext.shuffle.streamed import HOME, Streamed
+from sparkext.shuffle.streamed import HOME, StreamedExchange
 
-STREAMED = Streamed(4, 2, "run")
+STREAMED = StreamedExchange(4, 2, "run")
 
 
 @dataclass
@@ -17,7 +17,7 @@ class Files:
 
     shown: LoadTable | None = None
     proposed: list[Interval] = field(default_factory=list)
-    told: Told | None = None
+    told: BucketReport | None = None
 
     def load_table(self) -> LoadTable | None:
         return self.shown
@@ -25,7 +25,7 @@ class Files:
     def propose(self, interval: Interval) -> None:
         self.proposed.append(interval)
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: BucketReport) -> None:
         self.told = told
 
 
@@ -55,7 +55,7 @@ def test_the_newest_table_counts_and_shares_are_taken_in_turn() -> None:
 
 
 def test_an_interval_that_is_over_is_judged() -> None:
-    told = Told({0: 30, 1: 1, 2: 30}, {0: 3.0, 1: 0.1, 2: 3.0})
+    told = BucketReport({0: 30, 1: 1, 2: 30}, {0: 3.0, 1: 0.1, 2: 3.0})
     files = Files(LoadTable(Interval(2), INTERVAL_SECONDS, told, told))
     routed = router(files)
     routed.look()
@@ -71,7 +71,7 @@ def test_what_was_routed_is_told() -> None:
     routed = router(files)
     routed.tell([0, 3], [5, 2])
     routed.tell([3], [4])
-    assert files.told == Told({0: 5, 3: 6})
+    assert files.told == BucketReport({0: 5, 3: 6})
 
 
 def test_any_table_that_is_drawn() -> None:

@@ -315,7 +315,7 @@ def test_an_executor_is_lost_while_partitions_are_joined(spark: SparkSession, tm
     with configured(spark, spark_sparkext_partitioned="always", spark_sql_shuffle_partitions=6):
         expected = rows_of(chain(spark))
         out = chain(spark).withColumn("id", deadly("id", last, killed))
-        assert "partitioned=32 lines" in plan_of(out)
+        assert "partitioned=32 buckets" in plan_of(out)
         assert rows_of(out) == expected
     assert killed.exists()
 

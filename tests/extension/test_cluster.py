@@ -15,7 +15,7 @@ import pytest
 
 import sparkext
 from sparkext.spark.extension import EXTENSION
-from sparkext.spark.jar import jar_path
+from sparkext.spark.jar import locate_jar
 from tests.cluster import PYSPARK, Cluster, environment, running
 from tests.extension.extension_checks import ENCRYPTED, QUICK_START
 
@@ -84,7 +84,7 @@ def test_doctor_as_a_job(cluster: Cluster, tmp_path: Path) -> None:
     """The doctor checks the session of its command line and the workers of the cluster."""
     job = tmp_path / "check.py"
     job.write_text("from sparkext.cli.doctor import run; raise SystemExit(run())\n")
-    options = ["--master", cluster.master, "--jars", str(jar_path()), "--executor-memory", "512m"]
+    options = ["--master", cluster.master, "--jars", str(locate_jar()), "--executor-memory", "512m"]
     settings = {
         "spark.sql.extensions": EXTENSION,
         "spark.driver.host": "127.0.0.1",

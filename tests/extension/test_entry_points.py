@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from sparkext.spark.jar import jar_path
+from sparkext.spark.jar import locate_jar
 from sparkext.spark.session import EXTENSION
 
 HERE = Path(__file__).parent
@@ -42,7 +42,7 @@ def test_spark_sql(tmp_path: Path) -> None:
         "spark.ui.enabled=false",
         QUICK_START,
     ]
-    options = ["--master", "local[2]", "--jars", str(jar_path())]
+    options = ["--master", "local[2]", "--jars", str(locate_jar())]
     options += [part for setting in settings for part in ("--conf", setting)]
     said = said_by([str(BIN / "spark-sql"), *options, "-e", f"EXPLAIN {QUERY}; {QUERY} ORDER BY a.id;"], tmp_path)
     assert "PipelinedJoin [inner: a.k = b.j]" in said
@@ -52,7 +52,7 @@ def test_spark_sql(tmp_path: Path) -> None:
 def test_spark_submit(tmp_path: Path) -> None:
     script = HERE / "scripts" / "submitted.py"
     settings = ["spark.sql.extensions=org.example.Missing", "spark.ui.enabled=false", QUICK_START]
-    options = ["--master", "local[2]", "--jars", str(jar_path())]
+    options = ["--master", "local[2]", "--jars", str(locate_jar())]
     options += [part for setting in settings for part in ("--conf", setting)]
     assert "all is well" in said_by([str(BIN / "spark-submit"), *options, str(script)], tmp_path)
 

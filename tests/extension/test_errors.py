@@ -18,11 +18,11 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
 
-from sparkext.expressions.expression_code import Place, code_of
+from sparkext.expressions.expression_code import ColumnLocation, generate_expression_code
 from sparkext.kernels.indexes.nested_loop import FAILED, HIT
 from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.expression import ColumnPlace, Expression, parse_expression
-from sparkext.predicates.theta_condition import _arrays, _values
+from sparkext.predicates.theta_condition import _convert_values, _list_arrays
 from tests.extension.extension_checks import assert_declined, configured, mode, pipelines_of, plan_of, rows_of
 from tests.extension.test_joins import frame
 
@@ -292,14 +292,14 @@ class Computed:
 
     def __init__(self, value: Expression, u: pa.Array, v: pa.Array) -> None:
         self._value = value
-        self._places: dict[ColumnPlace, Place] = {}
+        self._places: dict[ColumnPlace, ColumnLocation] = {}
         self._sides: tuple[list[Any], list[Any]] = ([], [])
         self._kinds: list[str | None] = []
         for node in value.columns():
             if node.place not in self._places:
                 side = self._sides[node.source]
-                self._places[node.place] = Place(node.source == 0, len(side), len(side) + 1)
-                side += _arrays([_values((u, v)[node.source], node.place[-1])], [True], len(u))
+                self._places[node.place] = ColumnLocation(node.source == 0, len(side), len(side) + 1)
+                side += _list_arrays([_convert_values((u, v)[node.source], node.place[-1])], [True], len(u))
                 self._kinds += [node.number, None] if node.source == 0 else []
         self._holds: dict[str, Any] = {}
 
@@ -312,7 +312,7 @@ class Computed:
         return self._verdict(equal, row) == HIT
 
     def _verdict(self, formula: Expression, row: int) -> int:
-        code = code_of(formula, self._places, self._kinds)
+        code = generate_expression_code(formula, self._places, self._kinds)
         if code.text not in self._holds:
             self._holds[code.text] = code.functions()
         load, holds = self._holds[code.text]

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column as SparkColumn
 
-from sparkext.expressions.arrow_evaluator import ExpressionError, failing_values, values
+from sparkext.expressions.arrow_evaluator import ExpressionError, read_failing_values, values
 from sparkext.kernels.columns.gather import Column
 from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.expression import Expression, parse_expression
@@ -233,7 +233,7 @@ def assert_computed(node: Expression, rows: RowSet, expected: pa.Array, failed: 
     try:
         got = values(node, rows.picked(kept))
     except ExpressionError as error:
-        raise AssertionError(f"{name} fails: {failing_values(node, rows, int(kept[error.row]))}") from error
+        raise AssertionError(f"{name} fails: {read_failing_values(node, rows, int(kept[error.row]))}") from error
     # Spark's type contains the session's time zone.
     assert got.type == expected.type or pa.types.is_timestamp(expected.type), name
     wanted, found = told(expected.take(pa.array(kept))), told(got)
@@ -242,7 +242,7 @@ def assert_computed(node: Expression, rows: RowSet, expected: pa.Array, failed: 
     for row in np.flatnonzero(fails).tolist():
         with pytest.raises(ExpressionError):
             values(node, rows.picked(np.array([row])))
-            raise AssertionError(f"{name} does not fail: {failing_values(node, rows, row)}")
+            raise AssertionError(f"{name} does not fail: {read_failing_values(node, rows, row)}")
     if fails.any():
         with pytest.raises(ExpressionError) as caught:
             values(node, rows)
@@ -411,7 +411,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("text", FAILURES)
 def test_errors_are_those_that_spark_makes_of_the_values(spark: SparkSession, text: str) -> None:
-    """Values from `failing_values` survive JSON, and Catalyst's expression for the error is evaluated with them."""
+    """The failing values survive JSON, and Catalyst's expression for the error is evaluated with them."""
     jvm = spark._jvm
     assert jvm is not None
     big = Decimal("9" * 38).scaleb(-3, Context(60))
@@ -435,7 +435,7 @@ def test_errors_are_those_that_spark_makes_of_the_values(spark: SparkSession, te
         pairs.add(jvm.scala.Tuple2(attribute, package.ColumnRef(0, number)))
         read.append(expression.column(0, number, None if kind is None else parse_key_type(kind)))
     node = expression.condition("and", *(expression.condition("is_null", column) for column in read))
-    told = failing_values(node, RowSet.of_morsel([Column.of(array) for array in data.values()], 1), 0)
+    told = read_failing_values(node, RowSet.of_morsel([Column.of(array) for array in data.values()], 1), 0)
     methods = getattr(getattr(jvm.org.json4s.jackson, "JsonMethods$"), "MODULE$")
     converters = jvm.scala.jdk.javaapi.CollectionConverters
     condition = package.PairCondition(made, converters.asScala(pairs).toSeq())

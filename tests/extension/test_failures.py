@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 import sparkext
 from sparkext.errors import EnvironmentProblemError
 from sparkext.spark import jar, jvm
-from sparkext.spark.launch import builder_options
+from sparkext.spark.launch import read_builder_options
 from sparkext.storage.local_folder import local_folder
 from sparkext.worker import work_order
 from tests.extension.extension_checks import (
@@ -393,8 +393,8 @@ def test_a_worker_of_another_version() -> None:
 @pytest.fixture
 def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate the state before the first session."""
-    monkeypatch.setattr(jvm, "running_conf", lambda key: None)
-    monkeypatch.setattr(jvm, "current", lambda: None)
+    monkeypatch.setattr(jvm, "read_running_conf", lambda key: None)
+    monkeypatch.setattr(jvm, "find_jvm", lambda: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
 
@@ -406,8 +406,8 @@ def test_configure_keeps_what_is_set() -> None:
     builder.config("spark.python.daemon.module", "their.daemon").config("spark.sparkext.python", "their-python")
     for _ in range(2):
         assert sparkext.configure(builder) is builder
-        options = builder_options(builder)
-        assert options["spark.jars"] == f"a.jar,b.jar,{jar.jar_path()}"
+        options = read_builder_options(builder)
+        assert options["spark.jars"] == f"a.jar,b.jar,{jar.locate_jar()}"
         assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
         assert options["spark.python.daemon.module"] == "their.daemon"
         assert options["spark.sparkext.python"] == "their-python"
@@ -418,18 +418,18 @@ def test_configure_keeps_what_the_command_line_sets(monkeypatch: pytest.MonkeyPa
     """PySpark starts its JVM with this command line, and only jars on the command line are loaded."""
     line = "--conf spark.sql.extensions=org.example.Other --conf=spark.python.daemon.module=theirs {} pyspark-shell"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format("--driver-memory 2g"))
-    options = builder_options(sparkext.configure(SparkSession.Builder()))
+    options = read_builder_options(sparkext.configure(SparkSession.Builder()))
     assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
     assert options["spark.python.daemon.module"] == "theirs"
-    assert options["spark.jars"] == str(jar.jar_path())
+    assert options["spark.jars"] == str(jar.locate_jar())
     for given in ("--jars a.jar", "--jars=a.jar", "-c spark.jars=a.jar"):
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format(given))
         with pytest.raises(EnvironmentProblemError, match=r"PYSPARK_SUBMIT_ARGS names jars \(a\.jar\).*sparkext_"):
             sparkext.configure(SparkSession.Builder())
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format(f"--jars a.jar,{jar.jar_path()}"))
-    options = builder_options(sparkext.configure(SparkSession.Builder()))
-    assert options["spark.jars"] == f"a.jar,{jar.jar_path()}"
-    name = jar.jar_path().name
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format(f"--jars a.jar,{jar.locate_jar()}"))
+    options = read_builder_options(sparkext.configure(SparkSession.Builder()))
+    assert options["spark.jars"] == f"a.jar,{jar.locate_jar()}"
+    name = jar.locate_jar().name
     for given in (f"--jars 'a.jar, hdfs:/jars/{name}'", f"--jars a.jar --driver-class-path /b.jar:/opt/{name}"):
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format(given))
         sparkext.configure(SparkSession.Builder())
@@ -444,8 +444,8 @@ def test_configure_keeps_what_a_file_of_the_command_line_sets(monkeypatch: pytes
     own.write_text("# mine\nspark.jars=own.jar\nspark.sql.extensions: org.example.Other\n")
     for given, daemon in (("", "sparkext.daemon"), ("--load-spark-defaults", "theirs")):
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--properties-file {own} {given} pyspark-shell")
-        options = builder_options(sparkext.configure(SparkSession.Builder()))
-        assert options["spark.jars"] == f"own.jar,{jar.jar_path()}"
+        options = read_builder_options(sparkext.configure(SparkSession.Builder()))
+        assert options["spark.jars"] == f"own.jar,{jar.locate_jar()}"
         assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
         assert options["spark.python.daemon.module"] == daemon
 
@@ -453,7 +453,7 @@ def test_configure_keeps_what_a_file_of_the_command_line_sets(monkeypatch: pytes
 def test_configure_where_the_extension_runs(spark: SparkSession) -> None:
     builder = SparkSession.Builder()
     assert sparkext.configure(builder) is builder
-    assert "spark.jars" not in builder_options(builder)
+    assert "spark.jars" not in read_builder_options(builder)
     assert builder.getOrCreate().sparkContext is spark.sparkContext
 
 

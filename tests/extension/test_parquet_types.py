@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from sparkext.parquet.file_stores import LocalFiles
 from sparkext.parquet.opened_file import OpenedFile
-from sparkext.parquet.rules import Calendars, misread, rebased
+from sparkext.parquet.rules import Calendars, find_calendar_problem, find_read_problem
 from sparkext.spark.arrow import arrow_schema
 from tests.extension.extension_checks import assert_like_spark, configured, mode, plan_of, scans_of
 
@@ -295,7 +295,9 @@ def test_scan_parquet_has_the_same_rules(spark: SparkSession, folder: Path, tabl
             continue
         declared = arrow_schema(spark.read.schema(f"`{name}` {case.declared}").parquet(str(path)).schema)
         file = OpenedFile(str(path), (), LocalFiles(), [name], case_sensitive=False)
-        problem = misread(file.metadata, file.called(0), name, file.leaf(0), declared.field(0).type, calendars)
+        problem = find_read_problem(
+            file.metadata, file.match_names(0), name, file.leaf(0), declared.field(0).type, calendars
+        )
         assert (problem is None) is (case.left is None), (name, problem)
 
 
@@ -322,7 +324,7 @@ def test_scan_parquet_has_sparks_calendars(spark: SparkSession, setting: str) ->
             table = pa.table({"day": pa.array([0], stored)}).replace_schema_metadata(said)
             pq.write_table(table, file, use_deprecated_int96_timestamps=stored == pa.timestamp("ns", "UTC"))
             target = pa.date32() if stored == pa.date32() else pa.timestamp("us", "UTC")
-            ours = rebased(pq.read_metadata(file), "day", 0, target, calendars)
+            ours = find_calendar_problem(pq.read_metadata(file), "day", 0, target, calendars)
             assert (ours is not None) is (spec(known, setting).mode().toString() != "CORRECTED"), (stored, said)
 
 

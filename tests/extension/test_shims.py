@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import sparkext
-from sparkext.spark.jar import supported_minors
+from sparkext.spark.jar import list_supported_minors
 
 SOURCES = Path(sparkext.__file__).parent / "jvm"
 
@@ -20,7 +20,7 @@ def members(minor: str) -> list[str]:
 
 
 def test_every_shim_has_the_same_members() -> None:
-    minors = supported_minors()
+    minors = list_supported_minors()
     assert "4.3" in minors
     offered = {minor: members(minor) for minor in minors}
     assert any(member.startswith("class PythonRunner(") for member in offered["4.3"])
@@ -29,5 +29,5 @@ def test_every_shim_has_the_same_members() -> None:
 
 def test_a_version_has_nothing_but_a_shim() -> None:
     """Code that all versions share belongs in `common`."""
-    for minor in supported_minors():
+    for minor in list_supported_minors():
         assert [file.name for file in (SOURCES / f"spark-{minor}").iterdir()] == ["SparkShim.scala"]

@@ -163,7 +163,7 @@ def test_an_error_of_a_condition_is_sparks(tables: SparkSession) -> None:
             "SELECT {} * FROM (SELECT * FROM l TABLESAMPLE (50 PERCENT) REPEATABLE (3)) l JOIN r ON k = rk",
             "Sample belongs to the same job",
         ),
-        ("SELECT {} * FROM l JOIN r ON a < b", "units of a join matrix have no lines"),
+        ("SELECT {} * FROM l JOIN r ON a < b", "units of a join matrix have no buckets"),
     ],
 )
 def test_what_runs_in_waves(tables: SparkSession, query: str, reason: str) -> None:

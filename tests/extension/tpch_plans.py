@@ -60,7 +60,7 @@ def hinted(query: str) -> str:
 
 def query(number: int, mode: str) -> str:
     """Return the text of a query for a mode; hint mode needs hints."""
-    return hinted(tpch.query(number)) if mode == "hint" else tpch.query(number)
+    return hinted(tpch.read_query(number)) if mode == "hint" else tpch.read_query(number)
 
 
 def plan(spark: SparkSession, number: int, mode: str) -> str:

@@ -34,7 +34,7 @@ def make_case(universe: Universe, number: int) -> Case:
     # A generator of its own keeps the numbers of queries stable.
     aside = random.Random(f"partitioned {name}")
     settings["spark.sparkext.partitioned"] = aside.choice(("auto", "never", "always"))
-    settings["spark.sparkext.debug.slots"] = aside.choice(("planned", "random"))
+    settings["spark.sparkext.debug.partitions"] = aside.choice(("planned", "random"))
     reckless = r.random() < (0.5 if universe.extreme else 0.1)
     if r.random() >= _GRAPHS:
         return Case(name, universe, QueryMaker(r, universe, reckless).query(), settings)

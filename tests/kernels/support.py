@@ -17,7 +17,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 
 from sparkext.kernels.indexes.matches import Matches
-from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
+from sparkext.kernels.runtime.jit import JIT_ENABLED, freeze
 
 FULL_MASK = (1 << 64) - 1
 
@@ -228,5 +228,5 @@ class GuardedBytes:
         for guard in (0, pages + 1):
             if libc.mprotect(ctypes.c_void_p(address + guard * page), ctypes.c_size_t(page), 0):
                 raise OSError(ctypes.get_errno(), "mprotect")
-        self.array = frozen(np.frombuffer(self._map, dtype=np.uint8)[start : start + len(content)])
+        self.array = freeze(np.frombuffer(self._map, dtype=np.uint8)[start : start + len(content)])
         self.buffer = pa.foreign_buffer(address + start, len(content), base=self._map)

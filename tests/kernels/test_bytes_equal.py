@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.kernels.keys.bytes_equal import compare_spans, spans_equal
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from tests.kernels.support import examples
 
 
 def check(left: bytes, right: bytes, left_shift: int = 0, right_shift: int = 0) -> None:
     """Check both comparisons in both directions, with different bytes around each span."""
-    a = frozen(np.frombuffer(b"\x01" * left_shift + left + b"\x02" * 9, dtype=np.uint8))
-    b = frozen(np.frombuffer(b"\x03" * right_shift + right + b"\x04" * 9, dtype=np.uint8))
+    a = freeze(np.frombuffer(b"\x01" * left_shift + left + b"\x02" * 9, dtype=np.uint8))
+    b = freeze(np.frombuffer(b"\x03" * right_shift + right + b"\x04" * 9, dtype=np.uint8))
     spans = (a, left_shift, left_shift + len(left), b, right_shift, right_shift + len(right))
     assert bool(spans_equal(*spans)) == (left == right)
     assert bool(spans_equal(*spans[3:], *spans[:3])) == (left == right)

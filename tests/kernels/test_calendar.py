@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sparkext.kernels.values.calendar import FIELDS, FIRST, KEPT, LAST, date_field, moved
+from sparkext.kernels.values.calendar import FIELDS, FIRST, KEPT, LAST, extract_date_field, move_dates
 from tests.oracle.dates import date_field as told
 from tests.oracle.dates import date_function
 
@@ -24,16 +24,16 @@ LIMITS = [-(2**31), -(2**31) + 1, 2**31 - 1, -719_529, -719_528, -719_468, -1, 0
 @pytest.mark.parametrize("field", FIELDS)
 def test_fields(field: str) -> None:
     days = [*ENDS_OF_YEARS, *LIMITS, *np.random.default_rng(3).integers(-(2**31), 2**31, 200).tolist()]
-    assert date_field(field, np.array(days, np.int32)).tolist() == [told(field, day) for day in days]
+    assert extract_date_field(field, np.array(days, np.int32)).tolist() == [told(field, day) for day in days]
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_day_of_an_era(field: str) -> None:
     """An empty array, and 400 years for which Python has a calendar as well."""
-    assert date_field(field, np.empty(0, np.int32)).tolist() == []
+    assert extract_date_field(field, np.empty(0, np.int32)).tolist() == []
     first = int(np.datetime64("1823-05-17", "D").astype(int))
     days = np.arange(first, first + 146_097, 97, dtype=np.int32)
-    assert date_field(field, days).tolist() == [told(field, day) for day in days.tolist()]
+    assert extract_date_field(field, days).tolist() == [told(field, day) for day in days.tolist()]
 
 
 @pytest.mark.parametrize(("day", "op"), [(KEPT, "add_months"), (FIRST, "month_start"), (LAST, "last_day")])
@@ -44,4 +44,4 @@ def test_months_later(day: int, op: str) -> None:
     months = generator.choice([0, 1, -1, 2, 11, 12, -13, 1200, 2**31 - 1, -(2**31)], days.size).astype(np.int32)
     later = [date_function("add_months", *pair) for pair in zip(days.tolist(), months.tolist(), strict=True)]
     expected = later if op == "add_months" else [date_function(op, each) for each in later]
-    assert moved(days, months, day).tolist() == expected
+    assert move_dates(days, months, day).tolist() == expected

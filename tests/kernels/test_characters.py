@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sparkext.kernels.values.characters import lengths, substrings
+from sparkext.kernels.values.characters import count_characters, take_substrings
 from tests.kernels.support import SAMPLES
 from tests.oracle.expressions import substring
 
@@ -22,10 +22,10 @@ def column(wide: bool, count: int) -> pa.Array:
 @pytest.mark.parametrize("count", [0, 1, len(TEXTS)])
 def test_parts_and_lengths(wide: bool, count: int) -> None:
     texts = column(wide, count)
-    assert lengths(texts).tolist() == [len(text) for text in TEXTS[:count]]
+    assert count_characters(texts).tolist() == [len(text) for text in TEXTS[:count]]
     for position in PLACES:
         for length in (-(2**31), -1, 0, 1, 2, 5, 2**31 - 1):
-            parts = [part.decode() for part in substrings(texts, position, length).to_pylist()]
+            parts = [part.decode() for part in take_substrings(texts, position, length).to_pylist()]
             assert parts == [substring(text, position, length) for text in TEXTS[:count]], (position, length)
 
 
@@ -42,5 +42,5 @@ def test_parts_and_lengths(wide: bool, count: int) -> None:
 )
 def test_bytes_that_are_no_characters(text: bytes, length: int, last: bytes) -> None:
     texts = pa.array([text], pa.binary())
-    assert lengths(texts).tolist() == [length]
-    assert substrings(texts, -1, 1).to_pylist() == [last]
+    assert count_characters(texts).tolist() == [length]
+    assert take_substrings(texts, -1, 1).to_pylist() == [last]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.checksum import Checksum, checksum
 
 SIZES = [0, 1, 7, 8, 63, 64, 65, 127, 128, 200, 1000]
@@ -13,7 +13,7 @@ FLIPS = np.random.default_rng(7)
 
 
 def bytes_of(size: int) -> np.ndarray:
-    return frozen(np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8))
+    return freeze(np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -36,7 +36,7 @@ def test_any_flipped_bit_makes_one(size: int) -> None:
     for bit in bits:
         damaged = data.copy()
         damaged[bit // 8] ^= 1 << (bit % 8)
-        seen.add(checksum(frozen(damaged)))
+        seen.add(checksum(freeze(damaged)))
     assert len(seen) == 1 + len(bits)
 
 
@@ -46,13 +46,13 @@ def test_high_bits_do_not_cancel_out() -> None:
     for first, second in [(7, 71), (7, 135), (519, 583)]:
         damaged = data.copy()
         damaged[[first, second]] ^= 0x80
-        assert checksum(frozen(damaged)) != checksum(data)
+        assert checksum(freeze(damaged)) != checksum(data)
 
 
 def test_zeros_at_the_end_count() -> None:
-    assert len({checksum(frozen(np.zeros(size, dtype=np.uint8))) for size in range(200)}) == 200
+    assert len({checksum(freeze(np.zeros(size, dtype=np.uint8))) for size in range(200)}) == 200
 
 
 def test_the_format_stays() -> None:
     """Other processes, with and without the JIT, read the files."""
-    assert checksum(frozen(np.arange(200, dtype=np.uint8))) == 0x24F471AD68EA1C3F
+    assert checksum(freeze(np.arange(200, dtype=np.uint8))) == 0x24F471AD68EA1C3F

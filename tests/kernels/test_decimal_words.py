@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.kernels.keys.decimal_words import halves_of, words_of
+from sparkext.kernels.keys.decimal_words import halves_of, read_unscaled_digits
 from tests.kernels.support import SAMPLES
 
 WORDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 7, 2**63 - 1]
@@ -23,7 +23,7 @@ def decimals(digits: list[int], valid: list[bool]) -> pa.Array:
 @pytest.mark.parametrize("count", [0, 1, len(WORDS)])
 def test_words(count: int) -> None:
     digits = WORDS[:count]
-    words = words_of(decimals(digits, [True] * count))
+    words = read_unscaled_digits(decimals(digits, [True] * count))
     assert words is not None
     assert words.digits.tolist() == digits
     assert (words.least, words.most) == (min(digits, default=0), max(digits, default=0))
@@ -33,8 +33,8 @@ def test_words(count: int) -> None:
 
 @pytest.mark.parametrize("digits", [2**63, -(2**63) - 1, 2**64, -(2**64), 10**38 - 1, 1 << 64 | 7])
 def test_what_fits_no_word(digits: int) -> None:
-    assert words_of(decimals([1, digits, 3], [True] * 3)) is None
-    words = words_of(decimals([1, digits, 3], [True, False, True]))
+    assert read_unscaled_digits(decimals([1, digits, 3], [True] * 3)) is None
+    words = read_unscaled_digits(decimals([1, digits, 3], [True, False, True]))
     assert words is not None
     assert words.digits.tolist() == [1, 0, 3] and (words.least, words.most) == (0, 3)
 
@@ -42,5 +42,5 @@ def test_what_fits_no_word(digits: int) -> None:
 def test_samples() -> None:
     for kind in ("decimal(7,2)", "decimal(18,0)"):
         sample = SAMPLES[kind]
-        words = words_of(sample.array(range(len(sample.raw)), [True] * len(sample.raw), before=1))
+        words = read_unscaled_digits(sample.array(range(len(sample.raw)), [True] * len(sample.raw), before=1))
         assert words is not None and words.digits.tolist() == list(sample.raw)

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.kernels.columns.extents import fixed_bytes, row_bytes
+from sparkext.kernels.columns.extents import fixed_bytes, measure_rows
 from sparkext.kernels.columns.gather import Column
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from tests.kernels.support import PAYLOADS, with_nulls
 
 TYPES = [
@@ -55,9 +55,9 @@ def test_a_row_takes_what_is_copied_of_it(kind: pa.DataType) -> None:
     for array in (whole, whole.slice(len(values) - 1, len(values) + 1), whole.slice(2, 1)):
         rows = np.array([0, len(array) - 1, 0], dtype=np.int32)
         expected = [copied(array.take(pa.array([row]))) for row in rows.tolist()]
-        assert row_bytes(array, frozen(rows), missing=False).tolist() == expected
-        with_missing = frozen(np.array([-1, 0, -1], dtype=np.int64))
-        assert row_bytes(array, with_missing, missing=True).tolist() == [0, expected[0], 0]
+        assert measure_rows(array, freeze(rows), missing=False).tolist() == expected
+        with_missing = freeze(np.array([-1, 0, -1], dtype=np.int64))
+        assert measure_rows(array, with_missing, missing=True).tolist() == [0, expected[0], 0]
         width = fixed_bytes(kind)
         assert width is None or set(expected) == {width}
 
@@ -68,11 +68,11 @@ def test_a_null_takes_no_more_than_what_lies_beneath(kind: pa.DataType) -> None:
     if kind == pa.null():
         return
     array = with_nulls(pa.array(values, kind), [row % 2 == 0 for row in range(len(values))])
-    rows = frozen(np.arange(len(values)))
-    bounds = row_bytes(array, rows, missing=False)
+    rows = freeze(np.arange(len(values)))
+    bounds = measure_rows(array, rows, missing=False)
     for row, bound in enumerate(bounds.tolist()):
         assert copied(array.take(pa.array([row]))) <= bound
-    assert row_bytes(array.slice(0, 0), frozen(np.array([-1])), missing=True).tolist() == [0]
+    assert measure_rows(array.slice(0, 0), freeze(np.array([-1])), missing=True).tolist() == [0]
 
 
 def test_columns_tell_which_rows_have_to_be_looked_at() -> None:
@@ -81,5 +81,5 @@ def test_columns_tell_which_rows_have_to_be_looked_at() -> None:
     assert Column.of(pa.array([{"x": 1, "y": 2}])).most_row_bytes == 16
     assert Column.of(pa.array([[1, 2], []])).most_row_bytes == float("inf")
     sizes = np.zeros(2, dtype=np.int64)
-    Column.of(pa.array([[1, 2], []])).add_sizes(frozen(np.array([1, 0])), False, sizes)
+    Column.of(pa.array([[1, 2], []])).add_sizes(freeze(np.array([1, 0])), False, sizes)
     assert sizes.tolist() == [4, 20]

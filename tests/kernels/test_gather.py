@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sparkext.kernels.columns import gather
 from sparkext.kernels.columns.gather import Column, VarBytesOverflowError, compose
-from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
+from sparkext.kernels.runtime.jit import JIT_ENABLED, freeze
 from tests.kernels.support import PAYLOADS, examples, seeded, with_nulls
 from tests.oracle.rows import canonical, take
 
@@ -34,7 +34,7 @@ RESULT_TYPES = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
 def rows_of(*rows: int, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
-    return frozen(np.array(rows, dtype=dtype))
+    return freeze(np.array(rows, dtype=dtype))
 
 
 def check(array: pa.Array, rows: Sequence[int], missing: bool) -> None:
@@ -151,13 +151,13 @@ def test_strings_of_every_length(monkeypatch: pytest.MonkeyPatch, passes: int, m
 
 def test_the_first_pass_is_saved_for_short_results_only(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    total_length = gather._total_length
+    total_length = gather._sum_lengths
 
     def spy(*args: Any) -> int:
         asked.append(total_length(*args))
         return asked[-1]
 
-    monkeypatch.setattr(gather, "_total_length", spy)
+    monkeypatch.setattr(gather, "_sum_lengths", spy)
     column = Column.of(pa.array(["x" * 100, ""]))
     column.take(rows_of(0, 1, 1), missing=False)
     assert asked == []
@@ -219,7 +219,7 @@ GUARDED = """
 import sys
 import numpy as np, pyarrow as pa
 from sparkext.kernels.columns.gather import Column
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from tests.kernels.support import GuardedBytes
 
 before = sys.argv[1] == "before"
@@ -230,7 +230,7 @@ for length in [*range(0, 70), 127, 128, 129]:
         offsets = pa.py_buffer(np.arange(count + 1, dtype=np.int32) * length)
         array = pa.Array.from_buffers(pa.binary(), count, [None, offsets, guarded.buffer])
         rows = [*range(count), *range(count - 1, -1, -1)]
-        taken = Column.of(array).take(frozen(np.array(rows, dtype=np.int64)), False)
+        taken = Column.of(array).take(freeze(np.array(rows, dtype=np.int64)), False)
         assert taken.to_pylist() == [content[length * r : length * (r + 1)] for r in rows]
 print("alive")
 if sys.argv[1] == "control":
@@ -282,7 +282,7 @@ def test_offsets_do_not_wrap_at_two_gibibytes() -> None:
     """Rows of together more than 2^31 bytes raise an error before anything is copied, instead of negative offsets."""
     array = pa.array(["x" * (1 << 20)])
     with pytest.raises(VarBytesOverflowError):
-        Column.of(array).take(frozen(np.zeros(2048, dtype=np.int64)), missing=False)
+        Column.of(array).take(freeze(np.zeros(2048, dtype=np.int64)), missing=False)
 
 
 def test_large_strings_beyond_two_gibibytes_are_gathered_from() -> None:

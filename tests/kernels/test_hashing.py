@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sparkext.kernels.columns.buffers import VarBytes
 from sparkext.kernels.keys.hashing import hash_rows, mix_word
-from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
+from sparkext.kernels.runtime.jit import JIT_ENABLED, freeze
 from tests.kernels.support import FULL_MASK, examples, seeded
 
 LENGTHS = range(41)
@@ -23,7 +23,7 @@ LENGTHS = range(41)
 def rows_of(texts: Sequence[bytes], lead: bytes = b"") -> VarBytes:
     """Return the concatenated texts, after `lead`, which shifts them all."""
     offsets = np.cumsum([len(lead), *map(len, texts)]).astype(np.int64)
-    return VarBytes(frozen(offsets), frozen(np.frombuffer(lead + b"".join(texts), dtype=np.uint8)))
+    return VarBytes(freeze(offsets), freeze(np.frombuffer(lead + b"".join(texts), dtype=np.uint8)))
 
 
 def hashes(texts: Sequence[bytes], lead: bytes = b"", mask: int = FULL_MASK) -> list[int]:
@@ -114,13 +114,13 @@ GUARDED = """
 import numpy as np
 from sparkext.kernels.columns.buffers import VarBytes
 from sparkext.kernels.keys.hashing import hash_rows
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from tests.kernels.support import GuardedBytes
 
 for before in (False, True):
     for length in range(41):
         data = GuardedBytes(bytes(length), guard_before=before).array
-        hash_rows(VarBytes(frozen(np.array([0, length], dtype=np.int64)), data))
+        hash_rows(VarBytes(freeze(np.array([0, length], dtype=np.int64)), data))
 print("alive")
 """
 

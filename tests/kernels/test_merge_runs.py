@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.sort import merge_runs as module
 from sparkext.kernels.sort.merge_runs import merge_runs
 
@@ -13,7 +13,7 @@ from sparkext.kernels.sort.merge_runs import merge_runs
 def check(runs: list[np.ndarray]) -> None:
     starts = np.cumsum([0, *(run.size for run in runs)]).astype(np.int64)
     words = np.concatenate([np.zeros(0, np.int64), *(np.sort(run) for run in runs)]).astype(np.int64)
-    merged, rows = merge_runs(frozen(words), frozen(starts))
+    merged, rows = merge_runs(freeze(words), freeze(starts))
     expected = np.argsort(words, kind="stable")
     assert rows.dtype == np.int32
     np.testing.assert_array_equal(rows, expected)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sparkext.kernels.indexes.bounds import HIGHEST, LOWEST
 from sparkext.kernels.indexes.hash_index import build_hash_index
-from sparkext.kernels.indexes.nearest import NearestKeys, nearest
+from sparkext.kernels.indexes.nearest import NearestKeys, find_nearest
 from sparkext.kernels.indexes.range_index import build_range_index
 from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
 from tests.kernels.support import examples
@@ -91,7 +91,7 @@ def test_any_lookup(name: str, direction: str, exact: bool, seed: int, rows: int
     index = build_range_index([pa.array(build, arrow_type)], normalised(keys), build_hash_index)
     for tolerance in tolerances:
         asked = {"direction": direction, "exact": exact, "tolerance": tolerance}
-        matches = nearest(index, NearestKeys(normalised(probe_keys), pa.array(probe, arrow_type), **asked))
+        matches = find_nearest(index, NearestKeys(normalised(probe_keys), pa.array(probe, arrow_type), **asked))
         entries = matches.first.tolist()
         got = [-1 if entry < 0 else entry if matches.rows is None else int(matches.rows[entry]) for entry in entries]
         expected = [
@@ -110,4 +110,4 @@ def test_without_keys_and_rows(direction: str) -> None:
     nothing = NormalisedKeys(0, None, None, None)
     index = build_range_index([pa.array([], pa.int64())], nothing, build_hash_index)
     keys = NearestKeys(NormalisedKeys(2, None, None, None), pa.array([1, None]), direction, True, 5)
-    assert nearest(index, keys).first.tolist() == [-1, -1]
+    assert find_nearest(index, keys).first.tolist() == [-1, -1]

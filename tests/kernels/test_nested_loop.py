@@ -20,9 +20,9 @@ from sparkext.kernels.indexes.nested_loop import (
     NestedLoop,
     PairError,
     PairTest,
-    numbers,
+    read_numbers,
 )
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from tests.kernels.support import SAMPLES
 
 Int64Array = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ def below() -> PairTest:
 
 
 def nested(test: PairTest, probe: Sequence[int], build: Sequence[int], **rows: Any) -> NestedLoop:
-    arrays = [(frozen(np.array(values, dtype=np.int64)),) for values in (probe, build)]
+    arrays = [(freeze(np.array(values, dtype=np.int64)),) for values in (probe, build)]
     return NestedLoop(test, *arrays, **{"morsel_rows": len(probe), "build_side_rows": len(build), **rows})
 
 
@@ -128,7 +128,7 @@ def test_rows_have_the_numbers_that_they_are_given(
 ) -> None:
     monkeypatch.setattr(row_ids, "NARROW_ROWS", narrow)
     probe, build = [5, 1, 9], [4, 6, 2, 7]
-    probe_rows, build_rows = (frozen(np.array(rows, row_ids.row_id_dtype(9))) for rows in ([1, 4, 5], [0, 2, 3, 8]))
+    probe_rows, build_rows = (freeze(np.array(rows, row_ids.row_id_dtype(9))) for rows in ([1, 4, 5], [0, 2, 3, 8]))
     expected = [(int(probe_rows[i]), int(build_rows[j])) for i, j in pairs_by_search(probe, build)]
     for given in ((probe_rows, build_rows), (probe_rows, None), (None, build_rows)):
         loop = nested(below, probe, build, morsel_rows=7, build_side_rows=9, probe_rows=given[0], build_rows=given[1])
@@ -144,7 +144,7 @@ def test_rows_have_the_numbers_that_they_are_given(
 
 def test_a_cursor_ends_behind_all_rows_of_the_morsel(below: PairTest) -> None:
     """Including rows that are not tested, because metrics count rows by the cursor."""
-    loop = nested(below, [1, 2], [5], morsel_rows=9, probe_rows=frozen(np.array([3, 4], np.int32)))
+    loop = nested(below, [1, 2], [5], morsel_rows=9, probe_rows=freeze(np.array([3, 4], np.int32)))
     _, cursor, ended = loop.probe("inner", START, AMPLE)
     assert (ended, cursor.row) == (True, 9)
 
@@ -245,10 +245,10 @@ def test_columns_as_numbers(name: str, before: int, with_nulls: bool) -> None:
     sample = SAMPLES[name]
     picks = [*range(len(sample.raw))] * 2
     valid = [not with_nulls or number % 3 != 1 for number in range(len(picks))]
-    got = numbers(sample.array(picks, valid, before, after=2))
+    got = read_numbers(sample.array(picks, valid, before, after=2))
     assert got.dtype == DTYPES[name] and got.size == len(picks)
     assert got.flags.c_contiguous and not got.flags.writeable  # otherwise, the test would be compiled once more
     bits = got.view(f"u{got.itemsize}") if name.startswith("float") else got
     shown = [number for number, present in zip(bits.tolist(), valid, strict=True) if present]
     assert shown == [sample.raw[pick] for pick, present in zip(picks, valid, strict=True) if present]
-    assert numbers(sample.array([], [])).size == 0
+    assert read_numbers(sample.array([], [])).size == 0

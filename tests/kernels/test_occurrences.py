@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.occurrences import Occurrences
 
 
@@ -23,4 +23,4 @@ def test_like_a_dictionary(distinct: int, batches: list[int]) -> None:
         for one in hashes:
             expected.append(told[one])
             told[one] += 1
-        assert occurrences.number(frozen(np.array(hashes, dtype=np.int64))).tolist() == expected
+        assert occurrences.number(freeze(np.array(hashes, dtype=np.int64))).tolist() == expected

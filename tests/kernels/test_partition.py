@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.kernels.keys.normalised import cast_key, normalise_keys
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.partition import (
     MOST_BUCKETS,
     NO_BUCKET,
     Int32Array,
-    buckets_of,
-    hashes_of,
-    partition_order,
+    assign_buckets,
+    hash_keys,
+    order_by_partition,
 )
 from tests.kernels.support import examples
 
@@ -28,11 +28,11 @@ BUCKETS = 64
 
 def buckets(*columns: pa.Array, null_safe: bool = False, count: int = BUCKETS, **options: Any) -> list[int]:
     keys = normalise_keys(columns, [null_safe] * len(columns))
-    return list(buckets_of(keys, hashes_of(keys, **options), count).tolist())
+    return list(assign_buckets(keys, hash_keys(keys, **options), count).tolist())
 
 
 def homes_of(partitions: int) -> Int32Array:
-    return frozen(np.arange(BUCKETS, dtype=np.int32) % partitions)
+    return freeze(np.arange(BUCKETS, dtype=np.int32) % partitions)
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 5)), max_size=60), st.booleans())
@@ -90,7 +90,7 @@ def test_numbers_of_buckets(count: int) -> None:
 )
 @examples(100)
 def test_rows_of_partitions(of_rows: list[int], partitions: int, nowhere: int | None) -> None:
-    order = partition_order(frozen(np.array(of_rows, dtype=np.int32)), homes_of(partitions), partitions, nowhere)
+    order = order_by_partition(freeze(np.array(of_rows, dtype=np.int32)), homes_of(partitions), partitions, nowhere)
     expected: list[list[int]] = [[] for _ in range(partitions)]
     for row, bucket in enumerate(of_rows):
         partition = nowhere if bucket == NO_BUCKET else bucket % partitions

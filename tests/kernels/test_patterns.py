@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from sparkext.kernels.values.patterns import matches
+from sparkext.kernels.values.patterns import match_pattern
 from tests.oracle.expressions import like
 
 PATTERNS = ["", "%", "%%", "_", "__", "a", "a%", "%a", "%a%", "a%b", "%a%b%", "a_b", "%_", "_%_", "%_%a", "%ab",
@@ -19,7 +19,7 @@ def test_patterns(pattern: str) -> None:
     generator = random.Random(f"texts for {pattern}")
     texts = ["".join(generator.choices("aabä%_\\日😀\n", k=generator.randrange(6))) for _ in range(400)]
     for count in (0, 1, len(texts)):
-        got = matches(pa.array(["b", *texts], pa.string()).slice(1, count), pattern).tolist()
+        got = match_pattern(pa.array(["b", *texts], pa.string()).slice(1, count), pattern).tolist()
         assert got == [like(text, pattern) for text in texts[:count]]
 
 
@@ -42,6 +42,6 @@ def test_patterns(pattern: str) -> None:
 )
 def test_bytes_that_are_no_characters(text: bytes, characters: int) -> None:
     texts = pa.array([text], pa.binary())
-    assert [matches(texts, "_" * count).tolist()[0] for count in range(1, 6)] == [
+    assert [match_pattern(texts, "_" * count).tolist()[0] for count in range(1, 6)] == [
         count == characters for count in range(1, 6)
     ]

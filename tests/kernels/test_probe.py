@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sparkext.kernels.indexes.all_rows_index import AllRowsIndex
 from sparkext.kernels.indexes.matches import START, Cursor, Matches, Pairs, mark_matched, probe
 from sparkext.kernels.keys.normalised import NormalisedKeys
-from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
+from sparkext.kernels.runtime.jit import JIT_ENABLED, freeze
 from tests.kernels.support import examples
 from tests.oracle.joins import Pair, probe_pairs
 
@@ -32,20 +32,20 @@ def build(found: Sequence[Sequence[int]], layout: str) -> tuple[Matches, list[li
         lists = [list(rows[:1]) for rows in found]
         first = [rows[0] if rows else -1 for rows in lists]
         total = sum(len(rows) for rows in lists)
-        return Matches(frozen(np.array(first, dtype)), None, None, total, total), lists
+        return Matches(freeze(np.array(first, dtype)), None, None, total, total), lists
     starts = [int(start) for start in np.cumsum([0, *(len(rows) for rows in found)])[:-1]]
     lists = [list(rows) for rows in found]
     rows = None
     if layout == "ranges":
         lists = [list(range(start, start + len(found[i]))) for i, start in enumerate(starts)]
     else:
-        rows = frozen(np.array(list(chain.from_iterable(found)), dtype=dtype))
+        rows = freeze(np.array(list(chain.from_iterable(found)), dtype=dtype))
     first = [start if found[i] else -1 for i, start in enumerate(starts)]
     counts = [len(rows) for rows in found]
     return (
         Matches(
-            frozen(np.array(first, dtype)),
-            frozen(np.array(counts, dtype)),
+            freeze(np.array(first, dtype)),
+            freeze(np.array(counts, dtype)),
             rows,
             sum(1 for count in counts if count),
             sum(counts),
@@ -206,9 +206,9 @@ def test_marks_of_what_matches(layout: str, wide: type, data: st.DataObject) -> 
         counts = [keys[key] if key >= 0 else 0 for key in probes]
         mapped = layout == "ranges of rows"
         matches = Matches(
-            frozen(np.array(first, dtype=wide)),
-            None if layout == "single" else frozen(np.array(counts, dtype=wide)),
-            frozen(rows) if mapped else None,
+            freeze(np.array(first, dtype=wide)),
+            None if layout == "single" else freeze(np.array(counts, dtype=wide)),
+            freeze(rows) if mapped else None,
             sum(count > 0 for count in counts),
             sum(counts),
         )
@@ -230,7 +230,7 @@ def test_marks_of_matches_that_overlap(data: st.DataObject) -> None:
     counts = [min(length, rows - start) if start >= 0 else 0 for start, length in ranges]
     mapped = np.arange(rows, dtype=np.int32)[::-1].copy()
     matches = Matches(
-        frozen(np.array(first, np.int32)), frozen(np.array(counts, np.int32)), frozen(mapped), 0, sum(counts)
+        freeze(np.array(first, np.int32)), freeze(np.array(counts, np.int32)), freeze(mapped), 0, sum(counts)
     )
     marks = np.zeros(rows, np.uint8)
     mark_matched(matches, marks, overlap=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
+from sparkext.kernels.runtime.jit import JIT_ENABLED, freeze
 from sparkext.kernels.sort import radix_sort
 from sparkext.kernels.sort.radix_sort import PIECE, is_sorted, sort_segments, sort_words
 from tests.kernels.support import examples, seeded
@@ -19,7 +19,7 @@ MIN, MAX = -(2**63), 2**63 - 1
 
 
 def words_of(values: Sequence[int]) -> npt.NDArray[np.int64]:
-    return frozen(np.array(values, dtype=np.int64))
+    return freeze(np.array(values, dtype=np.int64))
 
 
 def check(values: Sequence[int], rows: Sequence[int] | None = None) -> None:
@@ -87,7 +87,7 @@ def test_more_words_than_a_piece(size: int, shape: str, threads: int, monkeypatc
     generator = np.random.default_rng(size)
     words = SHAPES[shape](generator.integers(MIN, MAX, size))
     order = np.argsort(words, kind="stable")
-    sorted_words, rows = sort_words(frozen(words), frozen(np.arange(size, dtype=np.int32)), threads)
+    sorted_words, rows = sort_words(freeze(words), freeze(np.arange(size, dtype=np.int32)), threads)
     assert np.array_equal(sorted_words, words[order])
     assert np.array_equal(rows, order)
 
@@ -105,7 +105,7 @@ def test_segments(longest: int, threads: int) -> None:
     segments = np.repeat(np.arange(starts.size - 1), np.diff(starts))
     order = np.lexsort([words, segments])
     expected = words[order], rows[order]
-    sort_segments(words, rows, frozen(starts), threads)
+    sort_segments(words, rows, freeze(starts), threads)
     assert np.array_equal(words, expected[0])
     assert np.array_equal(rows, expected[1])
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.kernels.columns import row_ids
-from sparkext.kernels.indexes.block_maxima import BlockMaxima, last_at_least
+from sparkext.kernels.indexes.block_maxima import BlockMaxima, find_last_at_least
 from sparkext.kernels.indexes.bounds import HIGHEST, LOWEST, Bound
 from sparkext.kernels.indexes.dense_index import build_dense_index
 from sparkext.kernels.indexes.hash_index import build_hash_index
@@ -25,7 +25,7 @@ from sparkext.kernels.indexes.ordered_index import build_ordered_index
 from sparkext.kernels.indexes.protocols import JoinIndex
 from sparkext.kernels.indexes.range_index import Candidates, RangeIndex, RangeKeys, build_range_index
 from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
-from sparkext.kernels.runtime.jit import frozen, kernel
+from sparkext.kernels.runtime.jit import freeze, kernel
 from tests.kernels.support import examples
 from tests.oracle.ranges import in_range
 
@@ -104,7 +104,7 @@ def oracle_pairs(
 
 def mapped(index: RangeIndex) -> RangeIndex:
     """Return the same index reconstructed from its arrays, as in another process."""
-    arrays = {name: frozen(array.copy()) for name, array in index.arrays.items()}
+    arrays = {name: freeze(array.copy()) for name, array in index.arrays.items()}
     return RangeIndex.from_arrays(arrays, dict(index.attributes))
 
 
@@ -214,7 +214,7 @@ def test_block_maxima(size: int, shape: str) -> None:
         "sparse": np.where(generator.random(size) < 3 / size, 100, 0),
         "equal": np.zeros(size, dtype=np.int64),
     }[shape].astype(np.int64)
-    maxima = BlockMaxima.over(frozen(words))
+    maxima = BlockMaxima.over(freeze(words))
     for _ in range(60):
         start, stop = sorted(generator.integers(0, size + 1, 2).tolist())
         least = int(generator.choice(words)) + int(generator.integers(-1, 2))
@@ -225,7 +225,7 @@ def test_block_maxima(size: int, shape: str) -> None:
 
 @kernel
 def _last(words: Any, levels: Any, prefix: Any, start: int, stop: int, least: int) -> int:
-    return last_at_least(words, levels, prefix, start, stop, least)
+    return find_last_at_least(words, levels, prefix, start, stop, least)
 
 
 @pytest.mark.parametrize("overlap", [1, 40, 3000])

@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-from sparkext.kernels.runtime.threads import _WORTH_SHARING, ahead, each, in_parts, in_threads
+from sparkext.kernels.runtime.threads import _WORTH_SHARING, map_ahead, run_each, run_in_parts, run_in_threads
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 @pytest.mark.parametrize("size", [0, 1, _WORTH_SHARING - 1, _WORTH_SHARING, _WORTH_SHARING + 1])
 def test_parts_cover_everything_once(size: int, threads: int) -> None:
     parts: list[tuple[int, int]] = []
-    in_parts(lambda start, stop: parts.append((start, stop)), size, threads)
+    run_in_parts(lambda start, stop: parts.append((start, stop)), size, threads)
     ends = [0, *(stop for _, stop in sorted(parts))]
     assert [start for start, _ in sorted(parts)] == ends[:-1]
     assert ends[-1] == size
@@ -25,7 +25,7 @@ def test_parts_cover_everything_once(size: int, threads: int) -> None:
 
 def test_empty_parts_are_left_out_and_one_part_needs_no_thread() -> None:
     ran: list[tuple[int, int, bool]] = []
-    in_threads(lambda a, b: ran.append((a, b, threading.current_thread() is threading.main_thread())), [0, 0, 5, 5])
+    run_in_threads(lambda a, b: ran.append((a, b, threading.current_thread() is threading.main_thread())), [0, 0, 5, 5])
     assert ran == [(0, 5, True)]
 
 
@@ -35,13 +35,13 @@ def test_an_error_in_a_thread_is_raised() -> None:
             raise ValueError(f"part {start} to {stop}")
 
     with pytest.raises(ValueError, match="part 3 to 6"):
-        in_threads(work, [0, 3, 6])
+        run_in_threads(work, [0, 3, 6])
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_each_item_is_worked_on_once_and_none_begins_after_an_error(threads: int) -> None:
     seen: list[tuple[int, str]] = []
-    each(lambda number, text: seen.append((number, text)), range(3), "abc", threads=threads)
+    run_each(lambda number, text: seen.append((number, text)), range(3), "abc", threads=threads)
     assert sorted(seen) == [(0, "a"), (1, "b"), (2, "c")]
     begun: list[int] = []
 
@@ -51,7 +51,7 @@ def test_each_item_is_worked_on_once_and_none_begins_after_an_error(threads: int
         raise ValueError(f"item {number}")
 
     with pytest.raises(ValueError, match="item 0"):
-        each(fail, range(200), threads=threads)
+        run_each(fail, range(200), threads=threads)
     assert len(begun) < 200
 
 
@@ -62,7 +62,7 @@ def test_results_come_in_order(count: int, threads: int) -> None:
         time.sleep(0.001 * (number % 3))
         return -number
 
-    assert list(ahead(slow, range(count), threads)) == [-number for number in range(count)]
+    assert list(map_ahead(slow, range(count), threads)) == [-number for number in range(count)]
 
 
 def test_no_more_is_computed_ahead_than_asked_for() -> None:
@@ -74,7 +74,7 @@ def test_no_more_is_computed_ahead_than_asked_for() -> None:
         asked += 1
         return next(items)
 
-    results = ahead(lambda number: number, iter(counted, 100), 2)
+    results = map_ahead(lambda number: number, iter(counted, 100), 2)
     for taken in range(1, 20):
         next(results)
         assert asked <= taken + 2
@@ -82,7 +82,7 @@ def test_no_more_is_computed_ahead_than_asked_for() -> None:
 
 
 def test_an_error_of_one_item_comes_in_its_turn() -> None:
-    results = ahead(lambda number: 6 // number, [2, 3, 0, 1], 2)
+    results = map_ahead(lambda number: 6 // number, [2, 3, 0, 1], 2)
     assert [next(results), next(results)] == [3, 2]
     with pytest.raises(ZeroDivisionError):
         next(results)
@@ -91,7 +91,7 @@ def test_an_error_of_one_item_comes_in_its_turn() -> None:
 _LIMITED = """
 import os, resource, sys, threading
 from pathlib import Path
-from sparkext.kernels.runtime.threads import ahead, in_threads, may_begin, pool
+from sparkext.kernels.runtime.threads import map_ahead, may_begin, pool, run_in_threads
 
 mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 resource.setrlimit(resource.RLIMIT_AS, (mapped + (int(sys.argv[1]) << 20),) * 2)
@@ -100,13 +100,13 @@ def who(*_):
     return threading.current_thread() is threading.main_thread()
 
 parts = []
-in_threads(lambda start, stop: parts.append((start, stop, who())), [0, 2, 4])
+run_in_threads(lambda start, stop: parts.append((start, stop, who())), [0, 2, 4])
 with pool(2) as executor:
     began = threading.active_count() - 1
     mapped_by = list(executor.map(who, range(3)))
     submitted = executor.submit(who).result()
     failed = type(executor.submit(int, "x").exception()).__name__
-print(sorted(parts), list(ahead(who, range(3), 2)), began, mapped_by, submitted, failed, may_begin(2))
+print(sorted(parts), list(map_ahead(who, range(3), 2)), began, mapped_by, submitted, failed, may_begin(2))
 """
 
 

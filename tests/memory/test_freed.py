@@ -18,7 +18,7 @@ from sparkext.memory import freed
 from sparkext.memory import probes
 
 if sys.argv[1] == "kept":
-    freed.keep()
+    freed.keep_freed_memory()
 import pyarrow as pa
 
 def resident():

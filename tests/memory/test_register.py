@@ -98,8 +98,8 @@ def test_a_process_that_stands_still_with_the_lock_stops_nobody(path: Path, monk
             seen.append(own.tasks("available", 0))
             with pytest.raises(TimeoutError, match="stands still"):
                 entered(path)
-            monkeypatch.setattr(register, "_folder", lambda: path.parent)
-            monkeypatch.setattr(register, "_pid_namespace", lambda: "ns")
+            monkeypatch.setattr(register, "_choose_register_folder", lambda: path.parent)
+            monkeypatch.setattr(register, "_read_pid_namespace", lambda: "ns")
             path.rename(path.parent / f"sparkext-{os.getuid()}-ns.tasks")
             with task_entered(3) as tasks:
                 seen.append(tasks("available", 0))
@@ -140,7 +140,7 @@ def test_tasks_of_another_control_group_share_the_machine_and_the_group_above(pa
 
 def test_a_full_ledger_still_counts(path: Path) -> None:
     with entered(path) as own:
-        own._slots[:, :2] = (os.getpid(), register._started(os.getpid()))
+        own._slots[:, :2] = (os.getpid(), register._read_start_time(os.getpid()))
         with entered(path) as late:
             assert late.tasks("available", 0) == register._SLOTS
         assert int(np.count_nonzero(own._slots[:, 0])) == register._SLOTS
@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_no_ledger(path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_not_a_private_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(register, "_SHARED_MEMORY", tmp_path)
-    name = f"sparkext-{os.getuid()}-{register._pid_namespace()}.tasks"
+    name = f"sparkext-{os.getuid()}-{register._read_pid_namespace()}.tasks"
     (tmp_path / "elsewhere").write_bytes(b"theirs")
     (tmp_path / name).symlink_to(tmp_path / "elsewhere")
     with task_entered(otherwise=3) as tasks:

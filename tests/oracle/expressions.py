@@ -18,7 +18,7 @@ import numpy as np
 
 from sparkext.plans.expressions.expression import DATE_FIELDS, DATE_FUNCTIONS, ROUNDINGS, Expression
 from sparkext.plans.expressions.key_types import parse_key_type
-from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, number_type, unscaled
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, number_type, parse_unscaled
 from tests.kernels.support import SAMPLES
 from tests.oracle.dates import DAY, date_field, date_function
 
@@ -179,7 +179,7 @@ def literal_value(node: Expression, text: str) -> Any:
     name = "" if node.type is None else node.type.name
     if name in ("bool", "string"):
         return text == "true" if name == "bool" else text
-    return float(text) if name in FLOATS else unscaled(text, node.scale)
+    return float(text) if name in FLOATS else parse_unscaled(text, node.scale)
 
 
 def text_of(value: Any, scale: int = 0) -> str | None:

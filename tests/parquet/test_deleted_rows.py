@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkext.parquet.deleted_rows import deleted_rows, kept_of
+from sparkext.parquet.deleted_rows import decode_deleted_rows, select_undeleted
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.expressions.key_types import parse_key_type
@@ -29,10 +29,10 @@ def told(rows: list[int]) -> str:
 @given(st.sets(st.integers(0, 2**40)), st.integers(0, 2**40), st.integers(0, 50))
 @settings(deadline=None)
 def test_which_rows_are_kept(rows: set[int], first: int, count: int) -> None:
-    found = deleted_rows(told(sorted(rows)))
+    found = decode_deleted_rows(told(sorted(rows)))
     assert found.tolist() == sorted(rows)
     expected = [row - first for row in range(first, first + count) if row not in rows]
-    kept = kept_of(found, first, count)
+    kept = select_undeleted(found, first, count)
     assert list(range(count) if kept is None else kept) == expected
 
 

@@ -19,14 +19,14 @@ from pyarrow import fs
 from werkzeug.serving import make_server
 
 from sparkext.config import read_settings
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.errors import FileReadError
 from sparkext.parquet import decoded_sizes, fetched_ranges, file_stores, opened_file
 from sparkext.parquet import scan as parquet_scan
-from sparkext.parquet.file_stores import Bucket, LocalFiles, one_run, store_of
-from sparkext.parquet.s3_settings import bucket_of
+from sparkext.parquet.file_stores import Bucket, LocalFiles, cache_identities, store_of
+from sparkext.parquet.s3_settings import derive_bucket
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expressions.expression import Expression, column, condition, literal
 from sparkext.plans.expressions.key_types import KeyType
@@ -162,7 +162,7 @@ def test_requests() -> None:
         scan.schema = pa.schema([(name, pa.int64()) for name in "ksv"])
 
         application.asked.clear()
-        with one_run("a run"):
+        with cache_identities("a run"):
             rows = sum(len(rows.gather(ColumnRef(PROBE, 2))) for rows in scan.row_sets([split]))
             assert rows == 400_000
             scan.check_unchanged()
@@ -171,12 +171,12 @@ def test_requests() -> None:
         assert application.asked == {"HEAD": 2, "GET": 5}
 
         application.asked.clear()
-        with one_run("a run"):
+        with cache_identities("a run"):
             assert scan.identities([split.path] * 3) == {split.path: scan_of(bucket).identity(split.path)}
             assert scan.rows_of([split]) == 400_000
         assert not application.asked
 
-        for asking in (one_run("another"), one_run(None), one_run(None), nullcontext()):
+        for asking in (cache_identities("another"), cache_identities(None), cache_identities(None), nullcontext()):
             with asking:
                 scan.identity(split.path)
         assert application.asked == {"HEAD": 4}
@@ -204,7 +204,7 @@ def test_ranges_to_ask_for(
 ) -> None:
     monkeypatch.setattr(fetched_ranges, "MOST_GAP_BYTES", 9)
     monkeypatch.setattr(fetched_ranges, "MOST_REQUESTED_BYTES", 50)
-    assert fetched_ranges.merged(ranges) == expected
+    assert fetched_ranges.merge_ranges(ranges) == expected
 
 
 def test_a_reader_that_is_left_early_leaves_no_thread_behind(store: Bucket) -> None:
@@ -260,7 +260,7 @@ def test_what_is_replaced_is_not_given_out_beside_what_was_read_before(store: Bu
 
     split = put(store, "limited.parquet", table(1))
     spec, schema = PipelineSpec(3, (), (ColumnRef(PROBE, 2),)), pa.schema([("v", pa.float64())])
-    pipeline = join_pipeline(spec, [], schema, read_settings(lambda key: None, {}), Resources(lambda: None))
+    pipeline = create_pipeline(spec, [], schema, read_settings(lambda key: None, {}), Resources(lambda: None))
     batches = pipeline.run(ScannedSplits(scan_of(store), [split], spec, []))
     assert set(next(batches).column(0).to_pylist()) == {1.0}
     put(store, "limited.parquet", table(2))
@@ -278,8 +278,8 @@ def test_a_store_that_asks_for_fewer_requests(monkeypatch: pytest.MonkeyPatch) -
         assert application.refused == {"HEAD": 1, "GET": 1}
         for name, refused in (("GET", "during GetObject"), ("HEAD", "HTTP status 503")):
             monkeypatch.setattr(file_stores, "_ATTEMPTS", 2)
-            file_stores.file_system.cache_clear()
-            opened_file.opened_file.cache_clear()  # otherwise, no request would be needed: the file is small
+            file_stores.open_file_system.cache_clear()
+            opened_file.open_parquet_file.cache_clear()  # otherwise, no request would be needed: the file is small
             application.refuses = lambda method, number, name=name: method == name  # type: ignore[misc]
             with pytest.raises(FileReadError, match=rf"cannot read 's3a://shelf/throttled.parquet': .*{refused}"):
                 rows_of(scan_of(bucket), split)
@@ -296,14 +296,14 @@ def test_an_object_is_known_by_what_was_written(store: Bucket) -> None:
 def test_an_object_replaced_during_a_run(store: Bucket) -> None:
     """A later task of the run expects the object that the first task found, and reads no row of another."""
     split = put(store, "replaced.parquet")
-    with one_run("a run"):
+    with cache_identities("a run"):
         assert rows_of(scan_of(store), split) == TABLE
     put(store, "replaced.parquet", TABLE.set_column(0, "k", pa.array(range(1, 5001), pa.int64())))
     scan = scan_of(store)
-    with one_run("a run"), pytest.raises(FileReadError, match="it was replaced while it was read"):
+    with cache_identities("a run"), pytest.raises(FileReadError, match="it was replaced while it was read"):
         rows_of(scan, split)
         scan.check_unchanged()
-    with one_run("the next"):
+    with cache_identities("the next"):
         assert rows_of(scan_of(store), split) != TABLE
 
 
@@ -379,8 +379,8 @@ REACHED = {
 @pytest.mark.parametrize("name", REACHED)
 def test_settings_of_the_connector(name: str) -> None:
     settings, expected = REACHED[name]
-    assert bucket_of("b", settings.get) == expected
+    assert derive_bucket("b", settings.get) == expected
 
 
 def test_secrets_are_not_printed() -> None:
-    assert "word" not in repr(bucket_of("b", SECRETS.get))
+    assert "word" not in repr(derive_bucket("b", SECRETS.get))

@@ -21,10 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import index_in_memory
 from sparkext.config import read_settings
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.errors import FileReadError, SchemaMismatchError
@@ -407,9 +407,9 @@ def test_more_text_than_one_array_holds_is_copied_in_parts(
         for keys in ([], ["a", "b" * 10_000]):
             join = JoinSpec("semi", (KeyPair(ColumnRef(PROBE, 1), 0, "string", False),), "auto", "j")
             spec = PipelineSpec(2, (join,) * bool(keys), (ColumnRef(PROBE, 0), ColumnRef(PROBE, 1)), 0)
-            builds = [index_in_memory(2, [pa.array(keys)], index_recipe(spec, 0, FULL_MASK)) for _ in spec.joins]
+            builds = [index_in_memory(2, [pa.array(keys)], derive_index_recipe(spec, 0, FULL_MASK)) for _ in spec.joins]
             limits = read_settings({"spark.sparkext.morsel.maxBytes": "512k"}.get, {})
-            pipeline = join_pipeline(spec, builds, scan.schema, limits, Resources(lambda: None))
+            pipeline = create_pipeline(spec, builds, scan.schema, limits, Resources(lambda: None))
             batches = list(pipeline.run(ScannedSplits(scan, [whole(path)], spec, builds)))
             assert pa.Table.from_batches(batches).to_pylist() == [
                 row for row in wanted if not keys or row["c1"] in keys
@@ -461,7 +461,7 @@ def test_nothing_of_a_replaced_file_is_given_out(
     if streams:
         monkeypatch.setattr(decoded_sizes, "MAX_GROUP_ROWS", 0)
     spec, schema = PipelineSpec(1, (), (ColumnRef(PROBE, 0),)), pa.schema([("v", pa.int64())])
-    pipeline = join_pipeline(spec, [], schema, read_settings(lambda key: None, {}), Resources(lambda: None))
+    pipeline = create_pipeline(spec, [], schema, read_settings(lambda key: None, {}), Resources(lambda: None))
     source = ScannedSplits(scan_of([("v", pa.int64())]), [whole(path)], spec, [])
     batches = pipeline.run(source)
     assert next(batches).column(0).unique().to_pylist() == [1]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sparkext.plans.shuffle.balancer import Balancer, Counts, UnitCosts, skew
+from sparkext.plans.shuffle.balancer import Balancer, RowCounts, UnitCosts, skew
 from sparkext.plans.shuffle.routing import RoutingTable
 
 ALPHA = 0.3
@@ -46,7 +46,7 @@ def planned(table: RoutingTable, buckets: Sequence[float], may_split: bool = Tru
 
 
 def test_load_and_skew_are_those_of_the_paper() -> None:
-    assert Counts(10, 20, 30).load(UnitCosts(1e-3, 1e-4, 1e-5)) == pytest.approx(0.0123)
+    assert RowCounts(10, 20, 30).load(UnitCosts(1e-3, 1e-4, 1e-5)) == pytest.approx(0.0123)
     assert skew([1.0, 2.0, 3.0]) == pytest.approx(1.0)
     assert skew([0.0, 0.0]) == skew([]) == skew([5.0]) == 0.0
 

@@ -8,7 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sparkext.plans.adaptive.delivery import Stage, cooperative, depth_first, independent, set_at_a_time, to_the_end
+from sparkext.plans.adaptive.delivery import (
+    Stage,
+    deliver_all,
+    deliver_cooperatively,
+    deliver_depth_first,
+    deliver_independently,
+    deliver_sets,
+)
 
 ITEMS = ["a", "b"]
 
@@ -49,7 +56,7 @@ ALL = [f"{item}{first}{second}" for item in ITEMS for first in range(3) for seco
 
 def test_depth_first_has_one_item_under_way_at_every_stage() -> None:
     recorded = Recorded([3, 2])
-    given = depth_first(recorded.stages, iter(ITEMS))
+    given = deliver_depth_first(recorded.stages, iter(ITEMS))
     assert next(given) == "a00"
     assert recorded.asked == ["0:a", "1:a0"]
     assert [next(given), next(given)] == ["a01", "a10"]
@@ -59,7 +66,7 @@ def test_depth_first_has_one_item_under_way_at_every_stage() -> None:
 
 def test_a_set_at_a_time_finishes_every_stage_before_the_next() -> None:
     recorded = Recorded([3, 2])
-    given = set_at_a_time(recorded.stages, iter(ITEMS), None)
+    given = deliver_sets(recorded.stages, iter(ITEMS), None)
     assert next(given) == "a00"
     assert recorded.asked == ["0:a"] * 3 + ["0:b"] * 3 + [
         f"1:{item}{made}" for item in ITEMS for made in range(3) for _ in range(2)
@@ -69,13 +76,13 @@ def test_a_set_at_a_time_finishes_every_stage_before_the_next() -> None:
 
 def test_a_set_at_a_time_in_parallel_keeps_the_order() -> None:
     with ThreadPoolExecutor(2) as pool:
-        assert list(set_at_a_time(Recorded([3, 2]).stages, ITEMS, pool)) == ALL
+        assert list(deliver_sets(Recorded([3, 2]).stages, ITEMS, pool)) == ALL
 
 
 def test_cooperating_threads_are_asked_for_one_item_each_before_any_is_asked_again() -> None:
     recorded = Recorded([2, 1])
     with ThreadPoolExecutor(2) as pool:
-        given = cooperative(recorded.stages, ["a"], halves, pool, 2)
+        given = deliver_cooperatively(recorded.stages, ["a"], halves, pool, 2)
         next(given)
         # First both halves at the first stage, then both halves of its output at the second.
         assert [sorted(recorded.asked[:2]), sorted(recorded.asked[2:])] == [["0:A", "0:a"], ["1:A0", "1:a0"]]
@@ -96,11 +103,11 @@ def meeting() -> Stage:
 
 def test_cooperating_threads_work_on_parts_of_an_item_at_the_same_time() -> None:
     with ThreadPoolExecutor(2) as pool:
-        assert list(cooperative([meeting()], ITEMS, halves, pool, 2)) == ["a", "A", "b", "B"]
+        assert list(deliver_cooperatively([meeting()], ITEMS, halves, pool, 2)) == ["a", "A", "b", "B"]
 
 
 def test_independent_threads_see_items_through_by_themselves() -> None:
-    assert sorted(independent([meeting(), *Recorded([3, 2]).stages], ITEMS, 2)) == ALL
+    assert sorted(deliver_independently([meeting(), *Recorded([3, 2]).stages], ITEMS, 2)) == ALL
 
 
 @pytest.mark.parametrize("way", ["cooperative", "independent", "materialize_parallel"])
@@ -111,16 +118,16 @@ def test_an_error_in_a_thread_is_the_callers(way: str) -> None:
 
     with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match=r"[ab]"):
         ways = {
-            "cooperative": lambda: cooperative([Calls(failing)], ITEMS, halves, pool, 2),
-            "independent": lambda: independent([Calls(failing)], ITEMS, 2),
-            "materialize_parallel": lambda: set_at_a_time([Calls(failing)], ITEMS, pool),
+            "cooperative": lambda: deliver_cooperatively([Calls(failing)], ITEMS, halves, pool, 2),
+            "independent": lambda: deliver_independently([Calls(failing)], ITEMS, 2),
+            "materialize_parallel": lambda: deliver_sets([Calls(failing)], ITEMS, pool),
         }
         list(ways[way]())
 
 
 def test_threads_end_when_nobody_takes_their_items_any_more() -> None:
     before = threading.active_count()
-    given = independent([Calls(lambda item: iter([item] * 10_000))], ITEMS, 2)
+    given = deliver_independently([Calls(lambda item: iter([item] * 10_000))], ITEMS, 2)
     next(given)
     given.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
@@ -132,10 +139,10 @@ def test_no_items_and_no_stages(stages: int) -> None:
     with ThreadPoolExecutor(2) as pool:
         for items in ([], ITEMS):
             expected = [f"{item}{made}" for item in items for made in range(2)] if stages else items
-            assert list(depth_first(some, items)) == expected
-            assert list(set_at_a_time(some, items, None)) == expected
-            assert sorted(independent(some, items, 2)) == expected
-            assert list(cooperative(some, items, lambda item, threads: [item], pool, 2)) == expected
+            assert list(deliver_depth_first(some, items)) == expected
+            assert list(deliver_sets(some, items, None)) == expected
+            assert sorted(deliver_independently(some, items, 2)) == expected
+            assert list(deliver_cooperatively(some, items, lambda item, threads: [item], pool, 2)) == expected
 
 
 @pytest.mark.parametrize("way", ["depth first", "cooperative", "independent", "set at a time"])
@@ -153,14 +160,16 @@ def test_what_a_stage_yields_when_it_finishes_goes_through_those_behind_it(way: 
     stages = [stage("x", "p", "q"), stage("y", "r"), stage("z")]
     with ThreadPoolExecutor(2) as pool:
         ways = {
-            "depth first": depth_first,
-            "cooperative": lambda some, items: cooperative(some, items, lambda item, threads: [item], pool, 2),
-            "independent": lambda some, items: independent(some, items, 2),
-            "set at a time": lambda some, items: set_at_a_time(some, items, None),
+            "depth first": deliver_depth_first,
+            "cooperative": lambda some, items: deliver_cooperatively(
+                some, items, lambda item, threads: [item], pool, 2
+            ),
+            "independent": lambda some, items: deliver_independently(some, items, 2),
+            "set at a time": lambda some, items: deliver_sets(some, items, None),
         }
-        given = list(to_the_end(ways[way], stages, iter(ITEMS)))
+        given = list(deliver_all(ways[way], stages, iter(ITEMS)))
         assert sorted(given[:2]) == ["axyz", "bxyz"]
         assert sorted(given[2:4]) == ["pyz", "qyz"]
         assert given[4:] == ["rz"]
         assert [order.count(f"{name} processes") for name in "xyz"] == [2, 4, 5]
-        assert sorted(to_the_end(ways[way], [], ITEMS)) == ITEMS
+        assert sorted(deliver_all(ways[way], [], ITEMS)) == ITEMS

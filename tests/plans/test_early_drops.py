@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkext.plans.adaptive.early_drops import EarlyDrop, early_drops, sources_of, with_drops
+from sparkext.plans.adaptive.early_drops import EarlyDrop, append_drops, find_early_drops, trace_columns
 from sparkext.plans.expressions.expression import Expression, column, condition, literal
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
@@ -53,28 +53,28 @@ BOTH = ((0, 0, 5), (0, 1, 6))
 def test_rows_that_are_found_by_dropped_keys(
     dropping: JoinSpec, reduced: JoinSpec, columns: tuple[int, ...] | None
 ) -> None:
-    assert early_drops(spec(dropping, reduced), 1) == (() if columns is None else (EarlyDrop(0, columns),))
+    assert find_early_drops(spec(dropping, reduced), 1) == (() if columns is None else (EarlyDrop(0, columns),))
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti", "existence"])
 def test_rows_whose_own_columns_are_dropped_keys(how: str) -> None:
     dropping = join("inner", (1, 4, 0))
-    found = early_drops(spec(join(how, (0, 0, 0)), dropping), 0)
+    found = find_early_drops(spec(join(how, (0, 0, 0)), dropping), 0)
     assert found == ((EarlyDrop(1, (4,)),) if how == "inner" else ())
 
 
 def test_what_may_fail_sees_all_rows() -> None:
     failing = replace(PART, guard=condition("=", QUOTIENT, literal("0", LONG)))
-    assert early_drops(spec(failing, join("inner", *BOTH)), 1) == ()
+    assert find_early_drops(spec(failing, join("inner", *BOTH)), 1) == ()
 
 
 def test_columns_are_followed_down() -> None:
     below, kept = spec(PART), Projection(None, KEPT)
-    assert sources_of(below, kept, (1, 0)) == (ColumnRef(1, 1), ColumnRef(0, 0))
-    assert sources_of(below, Projection(None, (QUOTIENT, *KEPT[1:])), (1,)) is None
+    assert trace_columns(below, kept, (1, 0)) == (ColumnRef(1, 1), ColumnRef(0, 0))
+    assert trace_columns(below, Projection(None, (QUOTIENT, *KEPT[1:])), (1,)) is None
     unchecked = Expression("+", LONG, (column(0, 0, LONG), column(0, 1, LONG)))
-    assert sources_of(below, Projection(None, (unchecked, *KEPT[1:])), (0,)) is None
-    assert sources_of(spec(join("existence", (0, 0, 0))), kept, (1,)) is None
+    assert trace_columns(below, Projection(None, (unchecked, *KEPT[1:])), (0,)) is None
+    assert trace_columns(spec(join("existence", (0, 0, 0))), kept, (1,)) is None
 
 
 @pytest.mark.parametrize(("function", "follows"), [("count", True), ("min", True), ("sum", False), ("first", False)])
@@ -82,12 +82,12 @@ def test_groups_are_dropped_whole(function: str, follows: bool) -> None:
     calls = (AggregateCall(function, column(0, 1, LONG)),)
     grouped = replace(spec(PART), outputs=(), aggregations=(Aggregation((column(1, 1, LONG),), calls, whole=True),))
     kept = Projection(None, KEPT[:2])
-    assert sources_of(grouped, kept, (0,)) == ((ColumnRef(1, 1),) if follows else None)
-    assert sources_of(grouped, kept, (1,)) is None
+    assert trace_columns(grouped, kept, (0,)) == ((ColumnRef(1, 1),) if follows else None)
+    assert trace_columns(grouped, kept, (1,)) is None
 
 
 def test_drops_run_as_early_as_they_can() -> None:
     own = spec(PART, join("inner", (0, 1, 0)))
-    extended, order = with_drops(own, (join("semi", (2, 3, 0)), join("semi", (1, 3, 0)), join("semi", (0, 0, 0))))
+    extended, order = append_drops(own, (join("semi", (2, 3, 0)), join("semi", (1, 3, 0)), join("semi", (0, 0, 0))))
     assert extended.joins[:2] == own.joins
     assert order == [4, 0, 3, 1, 2]

@@ -19,7 +19,7 @@ from sparkext.plans.expressions.expression import (
     render_expression,
 )
 from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES, parse_key_type
-from sparkext.plans.expressions.number_types import number_type, unscaled
+from sparkext.plans.expressions.number_types import number_type, parse_unscaled
 from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate, parse_theta, render_theta
 
@@ -135,9 +135,9 @@ def test_json_keeps_a_theta_condition(data: Data) -> None:
 )
 def test_evaluators_cover_what_they_run(data: Data, covered: tuple[Any, ...]) -> None:
     node = parse_expression(data)
-    assert tuple(evaluator for evaluator in EVALUATORS if evaluator.uncovered(node) is None) == covered
+    assert tuple(evaluator for evaluator in EVALUATORS if evaluator.find_uncovered(node) is None) == covered
     for evaluator in {*EVALUATORS} - {*covered}:
-        part = evaluator.uncovered(node)
+        part = evaluator.find_uncovered(node)
         assert part in node.parts()
         with pytest.raises(ValueError, match=f"not covered by {evaluator.name}"):
             evaluator.check(node)
@@ -278,7 +278,7 @@ def test_what_columns_become(key: str, kind: str | None) -> None:
     key_type = parse_key_type(key)
     assert number_type(key_type) == kind
     node = Expression("column", key_type)
-    assert (COMPILED.uncovered(node) is None) == (kind is not None)
+    assert (COMPILED.find_uncovered(node) is None) == (kind is not None)
     if kind is None:
         with pytest.raises(ValueError, match="no numbers"):
             _ = node.number
@@ -291,12 +291,12 @@ def test_what_columns_become(key: str, kind: str | None) -> None:
     [("0", 0, 0), ("-0.01", 2, -1), ("1.5", 2, 150), ("-12", 3, -12_000), ("9" * 36 + ".99", 2, int("9" * 38))],
 )
 def test_unscaled_digits(text: str, scale: int, expected: int) -> None:
-    assert unscaled(text, scale) == expected
+    assert parse_unscaled(text, scale) == expected
 
 
 def test_digits_that_do_not_fit_are_refused() -> None:
     with pytest.raises(AssertionError):
-        unscaled("0.001", 2)
+        parse_unscaled("0.001", 2)
 
 
 def test_every_type_is_looked_at_by_someone() -> None:

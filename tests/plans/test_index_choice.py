@@ -7,10 +7,10 @@ import pytest
 from sparkext.plans.adaptive.index_choice import (
     HASH_BUILD_BYTES_PER_ROW,
     BuildKeys,
-    build_bytes,
     choose_index,
+    estimate_build_bytes,
     fits,
-    worth_clustering,
+    is_worth_clustering,
 )
 
 MILLION = 1_000_000
@@ -52,14 +52,16 @@ def test_choice(algorithm: str, keys: BuildKeys, headroom: int | None, kind: str
     choice = choose_index(algorithm, keys, headroom)
     assert choice.kind == kind
     assert why in choice.reason
-    assert choice.bytes == build_bytes(kind, keys)
+    assert choice.bytes == estimate_build_bytes(kind, keys)
 
 
 @pytest.mark.parametrize("keys", [DENSE, SPARSE, COMPACT, TEXT, FEW, NO_KEYS])
 def test_nothing_needs_less_than_what_is_chosen_without_memory(keys: BuildKeys) -> None:
     least = choose_index("hash", keys, 0).bytes
-    dense = [] if keys.span is None or not keys.word else [build_bytes("dense", keys)]
-    assert fits(least, 0) or least == min([build_bytes("hash", keys), build_bytes("ordered", keys), *dense])
+    dense = [] if keys.span is None or not keys.word else [estimate_build_bytes("dense", keys)]
+    assert fits(least, 0) or least == min(
+        [estimate_build_bytes("hash", keys), estimate_build_bytes("ordered", keys), *dense]
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_nothing_needs_less_than_what_is_chosen_without_memory(keys: BuildKeys) 
     ],
 )
 def test_clustering(rows: int, distinct: int, payload: int, headroom: int | None, expected: bool) -> None:
-    assert worth_clustering(rows, distinct, payload, headroom) == expected
+    assert is_worth_clustering(rows, distinct, payload, headroom) == expected
 
 
 @pytest.mark.parametrize(

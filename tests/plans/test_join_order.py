@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from sparkext.plans.adaptive.join_order import (
     JoinEstimate,
-    cheapest,
+    choose_join_order,
     cost,
+    count_movable,
+    draw_join_order,
+    find_prerequisites,
+    find_reducers,
     has_choice,
     may_move,
-    movable,
-    needed,
-    reducers,
-    shuffled,
 )
 from sparkext.plans.expressions.expression import Expression, column, condition
 from sparkext.plans.expressions.key_types import parse_key_type
@@ -63,9 +63,9 @@ def test_what_may_move(one: JoinSpec, moves: bool) -> None:
 def test_what_may_fail_stays_and_so_does_what_comes_after_it() -> None:
     harmless, failing = join("inner", 0), replace(join("inner", 0), theta=FAILING)
     for before in range(3):
-        assert movable(spec(*[harmless] * before, failing, harmless)) == before
-    assert movable(spec(harmless, harmless)) == 2
-    assert movable(spec()) == 0
+        assert count_movable(spec(*[harmless] * before, failing, harmless)) == before
+    assert count_movable(spec(harmless, harmless)) == 2
+    assert count_movable(spec()) == 0
 
 
 def test_needs_are_the_sources_of_keys_ranges_conditions_and_alternatives() -> None:
@@ -78,20 +78,20 @@ def test_needs_are_the_sources_of_keys_ranges_conditions_and_alternatives() -> N
         replace(join("left", 0), as_of=AsOf(ColumnRef(4, 0), 0, "int64", "backward")),
         replace(join("inner"), theta=condition("<", column(5, 0, LONG), column(6, 0, LONG))),
     )
-    assert needed(chain) == [frozenset(before) for before in ((), {0}, {1}, {2}, {3}, {4})]
+    assert find_prerequisites(chain) == [frozenset(before) for before in ((), {0}, {1}, {2}, {3}, {4})]
 
 
 def test_reducers_look_at_one_build_side_alone() -> None:
     sales = [join("inner", 0), join("inner", 1), join("anti", 1), join("semi", 1, 1)]
     others = [join("inner", 0), join("left", 1), join("inner", 0, 1), join("existence", 1)]
-    assert reducers(spec(*sales, *others), 0) == (1, 2, 3)
+    assert find_reducers(spec(*sales, *others), 0) == (1, 2, 3)
     for how in ("left", "semi", "existence"):
-        assert reducers(spec(join(how, 0), *sales[1:]), 0) == ()
+        assert find_reducers(spec(join(how, 0), *sales[1:]), 0) == ()
     nearest = replace(sales[0], as_of=AsOf(ColumnRef(0, 0), 0, "int64", "backward"))
-    assert reducers(spec(nearest, *sales[1:]), 0) == ()  # another row would be the nearest
+    assert find_reducers(spec(nearest, *sales[1:]), 0) == ()  # another row would be the nearest
     failing = replace(join("inner", 1), theta=FAILING)
-    assert reducers(spec(sales[0], failing, sales[1]), 0) == ()
-    assert reducers(spec(failing, *sales), 1) == ()
+    assert find_reducers(spec(sales[0], failing, sales[1]), 0) == ()
+    assert find_reducers(spec(failing, *sales), 1) == ()
 
 
 def test_a_choice() -> None:
@@ -127,7 +127,7 @@ NONE: frozenset[int] = frozenset()
     ],
 )
 def test_cheapest(joins: list[JoinEstimate], order: tuple[int, ...]) -> None:
-    assert cheapest(joins) == order
+    assert choose_join_order(joins) == order
 
 
 @st.composite
@@ -150,7 +150,7 @@ def possible(needs: list[frozenset[int]], order: tuple[int, ...]) -> bool:
 def test_no_order_costs_clearly_less(joins: list[JoinEstimate]) -> None:
     needs = [one.needs for one in joins]
     orders = [order for order in itertools.permutations(range(len(joins))) if possible(needs, order)]
-    chosen = cheapest(joins)
+    chosen = choose_join_order(joins)
     assert chosen in orders
     assert has_choice(needs) == (len(orders) > 1)
     least = min(cost(joins, order) for order in orders)
@@ -161,6 +161,6 @@ def test_no_order_costs_clearly_less(joins: list[JoinEstimate]) -> None:
 @given(chains(14))
 def test_long_chains_have_possible_orders(joins: list[JoinEstimate]) -> None:
     needs = [one.needs for one in joins]
-    for order in (cheapest(joins), shuffled(needs, 0), shuffled(needs, 1)):
+    for order in (choose_join_order(joins), draw_join_order(needs, 0), draw_join_order(needs, 1)):
         assert sorted(order) == list(range(len(joins)))
         assert possible(needs, order)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES, KeyType, common_key_type, parse_key_type
-from sparkext.plans.pipeline.join_names import join_kind, join_names
+from sparkext.plans.pipeline.join_names import join_names, parse_join_kind
 
 
 def key_type(text: str) -> KeyType:
@@ -83,8 +83,8 @@ def test_other_names_are_refused(text: str) -> None:
     ],
 )
 def test_join_kind(how: str, kind: str | None) -> None:
-    assert join_kind(how) == kind
+    assert parse_join_kind(how) == kind
 
 
 def test_all_names_are_offered() -> None:
-    assert all(join_kind(name) for name in join_names().split(", "))
+    assert all(parse_join_kind(name) for name in join_names().split(", "))

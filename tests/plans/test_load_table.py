@@ -12,18 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.plans.shuffle.balancer import skew
-from sparkext.plans.shuffle.load_table import INTERVAL_SECONDS, Interval, LoadTable, Told, drawn, judged, loads_of
+from sparkext.plans.shuffle.load_table import (
+    INTERVAL_SECONDS,
+    BucketReport,
+    Interval,
+    LoadTable,
+    distribute_loads,
+    draw_interval,
+    judged,
+)
 from sparkext.plans.shuffle.routing import Partitions, RoutingTable
 from sparkext.shuffle import router as routers
 from sparkext.shuffle.router import Router
-from sparkext.shuffle.streamed import HOME, Streamed
+from sparkext.shuffle.streamed import HOME, StreamedExchange
 
 BUCKETS, PARTITIONS = 8, 2
 
 
 def load_table(routed: Mapping[int, int], seconds: Mapping[int, float], interval: Interval | None = None) -> LoadTable:
     """Return a load table with these routed rows per bucket, and ten joined rows of each bucket of `seconds`."""
-    return LoadTable(interval or Interval(), 1.0, Told(dict(routed)), Told(dict.fromkeys(seconds, 10), dict(seconds)))
+    return LoadTable(
+        interval or Interval(), 1.0, BucketReport(dict(routed)), BucketReport(dict.fromkeys(seconds, 10), dict(seconds))
+    )
 
 
 def test_costs_are_rows_of_the_interval_by_what_one_takes() -> None:
@@ -51,7 +61,7 @@ def test_a_loaded_partition_gives_buckets_away() -> None:
 
 def partitions_of(interval: Interval) -> list[float]:
     table = RoutingTable(BUCKETS, PARTITIONS, interval.moved)
-    return [sum(buckets.values()) for buckets in loads_of(table, interval.costs)]
+    return [sum(buckets.values()) for buckets in distribute_loads(table, interval.costs)]
 
 
 def test_a_bucket_that_many_rows_meet_is_hot_with_few_of_its_own() -> None:
@@ -84,7 +94,7 @@ def test_what_the_first_interval_cost_is_made_up_for(times: int) -> None:
     interval, worked, tables = Interval(), [0.0] * partitions, []
     for number in range(1, intervals + 1):
         table = RoutingTable(buckets, partitions, interval.moved)
-        for partition, load in enumerate(loads_of(table, rows)):
+        for partition, load in enumerate(distribute_loads(table, rows)):
             worked[partition] += sum(load.values())
         routed = {bucket: number * count for bucket, count in rows.items()}
         interval = judged(load_table(routed, dict.fromkeys(rows, 1.0), interval), buckets, partitions)
@@ -95,22 +105,22 @@ def test_what_the_first_interval_cost_is_made_up_for(times: int) -> None:
 
 
 def test_when_an_interval_is_over() -> None:
-    told = Told({0: 5}, {0: 0.1})
-    assert LoadTable(Interval(), INTERVAL_SECONDS, Told(), told).is_over
-    assert not LoadTable(Interval(), INTERVAL_SECONDS / 2, Told(), told).is_over
-    assert not LoadTable(Interval(), INTERVAL_SECONDS, told, Told()).is_over
+    told = BucketReport({0: 5}, {0: 0.1})
+    assert LoadTable(Interval(), INTERVAL_SECONDS, BucketReport(), told).is_over
+    assert not LoadTable(Interval(), INTERVAL_SECONDS / 2, BucketReport(), told).is_over
+    assert not LoadTable(Interval(), INTERVAL_SECONDS, told, BucketReport()).is_over
     assert judged(LoadTable(Interval(), 1.0, told), BUCKETS, PARTITIONS).moved == {}
 
 
 counts = st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(0, 1 << 40), max_size=4)
 costs = st.dictionaries(st.integers(0, BUCKETS - 1), st.floats(0, 100), max_size=4)
-told_by_tasks = st.builds(Told, counts, costs)
+told_by_tasks = st.builds(BucketReport, counts, costs)
 
 
 @given(told_by_tasks, told_by_tasks)
-def test_a_load_table_is_read_back(routes: Told, partitions: Told) -> None:
+def test_a_load_table_is_read_back(routes: BucketReport, partitions: BucketReport) -> None:
     now = LoadTable(Interval(), 0.25, routes, partitions)
-    for interval in (judged(now, BUCKETS, PARTITIONS), drawn(now, BUCKETS, PARTITIONS)):
+    for interval in (judged(now, BUCKETS, PARTITIONS), draw_interval(now, BUCKETS, PARTITIONS)):
         told = {"routes": vars(routes), "partitions": vars(partitions)}
         text = json.dumps({"interval": json.loads(interval.to_json()), "seconds": 0.25, **told})
         assert LoadTable.from_json(text) == LoadTable(interval, 0.25, routes, partitions)
@@ -134,7 +144,7 @@ class Files:
     proposed: Interval | None = None
 
     def load_table(self) -> LoadTable:
-        return LoadTable(self.interval, INTERVAL_SECONDS, Told(), Told({0: 1}, {0: 1.0}))
+        return LoadTable(self.interval, INTERVAL_SECONDS, BucketReport(), BucketReport({0: 1}, {0: 1.0}))
 
     def propose(self, interval: Interval) -> None:
         self.proposed = interval
@@ -201,7 +211,7 @@ class Model:
         self.joined.append((row, bucket))
 
 
-STREAMED = Streamed(2, 2, "model")
+STREAMED = StreamedExchange(2, 2, "model")
 
 
 def test_every_order_of_routing_proposing_and_joining(monkeypatch: pytest.MonkeyPatch) -> None:

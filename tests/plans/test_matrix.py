@@ -7,23 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.plans.shuffle.bucket_costs import BucketCounts
-from sparkext.plans.shuffle.matrix import Cut, least_perimeter, matrix_plan
+from sparkext.plans.shuffle.matrix import MatrixShape, minimise_perimeter, plan_matrix
 from sparkext.plans.shuffle.waves import PARTITION_BUILD_BYTES, TABLES, Share
 from tests.kernels.support import examples
 
-ANY = Cut(1000, 1000)
+ANY = MatrixShape(1000, 1000)
 
 sizes = st.integers(0, 10**6)
 parts = st.integers(1, 30)
 
 
-@given(sizes, sizes, parts, st.integers(1, 10**6), st.builds(Cut, parts, parts))
+@given(sizes, sizes, parts, st.integers(1, 10**6), st.builds(MatrixShape, parts, parts))
 @examples(300)
-def test_no_other_cut_reads_less(probe: int, build: int, units: int, memory: int, most: Cut) -> None:
-    found = least_perimeter(probe, build, units, memory, most)
+def test_no_other_cut_reads_less(probe: int, build: int, units: int, memory: int, most: MatrixShape) -> None:
+    found = minimise_perimeter(probe, build, units, memory, most)
     allowed = [
         cut
-        for cut in (Cut(rows, columns) for rows in range(1, most.probe + 1) for columns in range(1, most.build + 1))
+        for cut in (
+            MatrixShape(rows, columns) for rows in range(1, most.probe + 1) for columns in range(1, most.build + 1)
+        )
         if cut.probe * cut.build <= units and build / cut.build <= memory
     ]
     least = min((probe / cut.probe + build / cut.build for cut in allowed), default=None)
@@ -37,28 +39,28 @@ def test_no_other_cut_reads_less(probe: int, build: int, units: int, memory: int
 @pytest.mark.parametrize(
     ("probe", "build", "units", "memory", "most", "expected"),
     [
-        (100, 100, 16, 1000, ANY, Cut(4, 4)),
-        (1000, 10, 16, 1000, ANY, Cut(16, 1)),
-        (10, 1000, 16, 1000, ANY, Cut(1, 16)),
-        (100, 100, 2, 1000, ANY, Cut(2, 1)),
-        (100, 100, 2, 10, ANY, Cut(1, 10)),
-        (100, 100, 16, 10, Cut(3, 4), Cut(3, 4)),
-        (100, 100, 16, 1000, Cut(3, 1), Cut(3, 1)),
-        (0, 0, 16, 1000, ANY, Cut(16, 1)),
+        (100, 100, 16, 1000, ANY, MatrixShape(4, 4)),
+        (1000, 10, 16, 1000, ANY, MatrixShape(16, 1)),
+        (10, 1000, 16, 1000, ANY, MatrixShape(1, 16)),
+        (100, 100, 2, 1000, ANY, MatrixShape(2, 1)),
+        (100, 100, 2, 10, ANY, MatrixShape(1, 10)),
+        (100, 100, 16, 10, MatrixShape(3, 4), MatrixShape(3, 4)),
+        (100, 100, 16, 1000, MatrixShape(3, 1), MatrixShape(3, 1)),
+        (0, 0, 16, 1000, ANY, MatrixShape(16, 1)),
     ],
 )
-def test_cuts(probe: int, build: int, units: int, memory: int, most: Cut, expected: Cut) -> None:
-    assert least_perimeter(probe, build, units, memory, most) == expected
+def test_cuts(probe: int, build: int, units: int, memory: int, most: MatrixShape, expected: MatrixShape) -> None:
+    assert minimise_perimeter(probe, build, units, memory, most) == expected
 
 
 counts = st.builds(BucketCounts, *[st.integers(0, 10**9)] * 6)
 
 
 @pytest.mark.parametrize("way", TABLES)
-@given(st.none() | counts, st.integers(1, 16), st.builds(Cut, parts, parts))
+@given(st.none() | counts, st.integers(1, 16), st.builds(MatrixShape, parts, parts))
 @examples(200)
-def test_every_pair_of_parts_has_one_unit(way: str, counts: BucketCounts | None, cores: int, most: Cut) -> None:
-    plan = matrix_plan(counts, cores, most, way)
+def test_every_pair_of_parts_has_one_unit(way: str, counts: BucketCounts | None, cores: int, most: MatrixShape) -> None:
+    plan = plan_matrix(counts, cores, most, way)
     assert plan.cut is not None
     rows, columns = plan.cut
     expected = {Share(0, row, rows, column, columns) for row in range(rows) for column in range(columns)}
@@ -70,11 +72,11 @@ def test_every_pair_of_parts_has_one_unit(way: str, counts: BucketCounts | None,
 
 
 @pytest.mark.parametrize("way", TABLES)
-@given(st.none() | counts, st.integers(1, 16), st.builds(Cut, parts, parts))
+@given(st.none() | counts, st.integers(1, 16), st.builds(MatrixShape, parts, parts))
 @examples(200)
-def test_units_of_a_full_join(way: str, counts: BucketCounts | None, cores: int, most: Cut) -> None:
+def test_units_of_a_full_join(way: str, counts: BucketCounts | None, cores: int, most: MatrixShape) -> None:
     """Join units divide the probe side, owner units the build side; or a single unit has everything."""
-    plan = matrix_plan(counts, cores, most, way, full=True)
+    plan = plan_matrix(counts, cores, most, way, full=True)
     assert plan.cut is not None
     rows, columns = plan.cut
     assert columns == 1 and rows <= most.probe and plan.owners <= most.build

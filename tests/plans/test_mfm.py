@@ -7,19 +7,19 @@ import random
 
 import pytest
 
-from sparkext.plans.streams.fragments import Cut
-from sparkext.plans.streams.mfm import copied, least_units, moved, next_cut
+from sparkext.plans.streams.fragments import GridShape
+from sparkext.plans.streams.mfm import choose_next_shape, count_read_bytes, minimise_units, moved
 
 V = 800_000
 
 
-def holds(cut: Cut, left: float, right: float) -> float:
+def holds(cut: GridShape, left: float, right: float) -> float:
     return left / cut.left + right / cut.right
 
 
 @pytest.mark.parametrize(("each", "units"), [(300_000, 1), (1_000_000, 8), (2_000_000, 25), (2_500_000, 42)])
 def test_units_of_the_paper(each: int, units: int) -> None:
-    cut = least_units(each, each, V)
+    cut = minimise_units(each, each, V)
     assert cut.left * cut.right == units and holds(cut, each, each) <= V
 
 
@@ -27,7 +27,7 @@ def test_no_cut_has_fewer_units() -> None:
     draw = random.Random(1)
     for _ in range(300):
         left, right = (draw.choice([0, 1, V // 2, V, draw.randrange(12 * V)]) for _ in range(2))
-        cut = least_units(left, right, V)
+        cut = minimise_units(left, right, V)
         assert holds(cut, left, right) <= V * (1 + 1e-9)
         for parts in range(1, 60):
             if left / parts < V:
@@ -39,9 +39,11 @@ def test_no_cut_has_fewer_units() -> None:
 def test_what_moves() -> None:
     """Against a count of individual rows, fragment by fragment."""
     buckets = 840
-    assert moved(Cut(3, 4), Cut(3, 4), 100, 100) == pytest.approx(0)
-    assert moved(Cut(1, 1), Cut(1, 2), 100, 60) == pytest.approx(100 + 30), "one unit more: a copy, and its half"
-    assert moved(Cut(2, 2), Cut(1, 2), 100, 60) == pytest.approx(2 * 50), "two halves become one"
+    assert moved(GridShape(3, 4), GridShape(3, 4), 100, 100) == pytest.approx(0)
+    assert moved(GridShape(1, 1), GridShape(1, 2), 100, 60) == pytest.approx(100 + 30), (
+        "one unit more: a copy, and its half"
+    )
+    assert moved(GridShape(2, 2), GridShape(1, 2), 100, 60) == pytest.approx(2 * 50), "two halves become one"
     for old, new in [((2, 3), (3, 2)), ((4, 1), (5, 2)), ((7, 6), (6, 7)), ((1, 8), (8, 1))]:
         kept = []
         for before, after in zip(old, new, strict=True):
@@ -69,32 +71,38 @@ def test_what_moves() -> None:
                 sent += 100 * (1 / new[0] - (kept[0][i] if both else 0)) + 60 * (
                     1 / new[1] - (kept[1][j] if both else 0)
                 )
-        assert moved(Cut(*old), Cut(*new), 100, 60) == pytest.approx(sent)
+        assert moved(GridShape(*old), GridShape(*new), 100, 60) == pytest.approx(sent)
 
 
 def test_a_cut_stays_while_nothing_is_gained() -> None:
-    assert next_cut(Cut(1, 2), 100, 100, 2, 1 << 40, "planned") == Cut(1, 2)
-    assert next_cut(Cut(1, 2), 1000, 1, 2, 1 << 40, "planned") == Cut(2, 1), "the large side is not copied"
-    assert next_cut(Cut(1, 2), 110, 100, 2, 1 << 40, "planned") == Cut(1, 2), "what moves costs more"
-    assert next_cut(Cut(1, 2), 1000, 1, 2, 1 << 40, "hash") == Cut(1, 2)
-    keyed = Cut(4, 4, keyed=True)
-    assert next_cut(keyed, 1 << 50, 1, 4, 1, "planned") == keyed == next_cut(keyed, 1, 1, 4, 1, "random")
+    assert choose_next_shape(GridShape(1, 2), 100, 100, 2, 1 << 40, "planned") == GridShape(1, 2)
+    assert choose_next_shape(GridShape(1, 2), 1000, 1, 2, 1 << 40, "planned") == GridShape(2, 1), (
+        "the large side is not copied"
+    )
+    assert choose_next_shape(GridShape(1, 2), 110, 100, 2, 1 << 40, "planned") == GridShape(1, 2), (
+        "what moves costs more"
+    )
+    assert choose_next_shape(GridShape(1, 2), 1000, 1, 2, 1 << 40, "hash") == GridShape(1, 2)
+    keyed = GridShape(4, 4, keyed=True)
+    assert (
+        choose_next_shape(keyed, 1 << 50, 1, 4, 1, "planned") == keyed == choose_next_shape(keyed, 1, 1, 4, 1, "random")
+    )
 
 
 def test_units_that_hold_too_much_are_cut() -> None:
-    cut = next_cut(Cut(1, 2), 4 * V, 4 * V, 2, V, "planned")
-    least = least_units(4 * V, 4 * V, V)
+    cut = choose_next_shape(GridShape(1, 2), 4 * V, 4 * V, 2, V, "planned")
+    least = minimise_units(4 * V, 4 * V, V)
     assert cut == least and holds(cut, 4 * V, 4 * V) <= V
-    assert next_cut(cut, 4 * V, 4 * V, 2, V, "planned") == cut
-    assert next_cut(Cut(1, 2), 10 * V, V // 100, 16, V, "planned") == Cut(16, 1)
+    assert choose_next_shape(cut, 4 * V, 4 * V, 2, V, "planned") == cut
+    assert choose_next_shape(GridShape(1, 2), 10 * V, V // 100, 16, V, "planned") == GridShape(16, 1)
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 7, 16])
 def test_any_growth_is_followed(partitions: int) -> None:
     draw = random.Random(partitions)
-    cut, sides = Cut(1, partitions), [0, 0]
+    cut, sides = GridShape(1, partitions), [0, 0]
     for _ in range(200):
         sides[draw.random() < 0.7] += draw.randrange(V // 4)
-        cut = next_cut(cut, sides[0], sides[1], partitions, V, "planned")
+        cut = choose_next_shape(cut, sides[0], sides[1], partitions, V, "planned")
         assert holds(cut, *sides) <= V * (1 + 1e-9) and cut.left * cut.right >= min(partitions, 2)
-    assert copied(cut, *sides) > 0
+    assert count_read_bytes(cut, *sides) > 0

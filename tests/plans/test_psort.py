@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sparkext.plans.streams.psort import Assignment, Members, basic, makespan, optimised
+from sparkext.plans.streams.psort import Assignment, Members, assign_basic, assign_optimised, compute_makespan
 
 PAPER: Members = {
     device: {f"{device}{number}": 1 for number in range(sensors)}
@@ -32,7 +32,7 @@ def partitions_of(found: Assignment) -> Mapping[object, set[int]]:
 
 def test_the_example_of_the_paper() -> None:
     """10 sensors on 4 cores: A is split over two, B has one, C and D share one."""
-    found = optimised(PAPER, 4)
+    found = assign_optimised(PAPER, 4)
     where = partitions_of(found)
     assert found.merged == {"A"} and len(where["A"]) == 2
     assert where["C"] == where["D"] and len(where["B"]) == 1
@@ -41,12 +41,12 @@ def test_the_example_of_the_paper() -> None:
 
 
 def test_the_basic_form_merges_nothing() -> None:
-    found = basic(PAPER, 4)
+    found = assign_basic(PAPER, 4)
     assert not found.merged and all(len(partitions) == 1 for partitions in partitions_of(found).values())
     assert max(loads(PAPER, found, 4)) == 6
 
 
-@pytest.mark.parametrize("plan", [basic, optimised])
+@pytest.mark.parametrize("plan", [assign_basic, assign_optimised])
 @pytest.mark.parametrize("partitions", [1, 2, 7, 64])
 def test_each_operator_key_has_one_partition(plan, partitions: int) -> None:  # type: ignore[no-untyped-def]
     draw = random.Random(partitions)
@@ -65,11 +65,11 @@ def test_no_partition_has_much_more_than_its_share(partitions: int) -> None:
     draw = random.Random(partitions)
     members = {key: dict.fromkeys(range(int(draw.paretovariate(1))), 1) for key in range(20 * partitions)}
     total = sum(map(len, members.values()))
-    most = max(loads(members, optimised(members, partitions), partitions))
+    most = max(loads(members, assign_optimised(members, partitions), partitions))
     assert most <= 1.05 * total / partitions + 2
 
 
 def test_makespan() -> None:
-    assert makespan([], 3) == 0
-    assert makespan([5, 4, 3, 3, 3], 2) == 10  # longest first: 5 + 3, 4 + 3 + 3
-    assert makespan([1] * 7, 3) == 3
+    assert compute_makespan([], 3) == 0
+    assert compute_makespan([5, 4, 3, 3, 3], 2) == 10  # longest first: 5 + 3, 4 + 3 + 3
+    assert compute_makespan([1] * 7, 3) == 3

@@ -17,7 +17,7 @@ def test_buckets_are_where_they_were_last_sent(sent: list[dict[int, tuple[int, .
     table = RoutingTable(12, 5)
     everywhere = {bucket: (bucket % 5,) for bucket in range(12)}
     for number, moves in enumerate(sent, 1):
-        before, table = table, table.followed(moves)
+        before, table = table, table.derive_next(moves)
         had, everywhere = everywhere, {**everywhere, **moves}
         assert table.version == number
         assert {bucket: table.partitions_of(bucket) for bucket in range(12)} == everywhere
@@ -32,10 +32,10 @@ def test_buckets_are_where_they_were_last_sent(sent: list[dict[int, tuple[int, .
 
 
 def test_buckets_that_come_home_leave_no_entry() -> None:
-    away = RoutingTable(10_000, 1000).followed({7: (8,), 1007: (7, 9)})
+    away = RoutingTable(10_000, 1000).derive_next({7: (8,), 1007: (7, 9)})
     assert away.moved == {7: (8,), 1007: (7, 9)}
-    assert away.followed({7: (7,)}).moved == {1007: (7, 9)}
-    assert away.followed({7: (7,), 1007: (7,)}).moved == {}
+    assert away.derive_next({7: (7,)}).moved == {1007: (7, 9)}
+    assert away.derive_next({7: (7,), 1007: (7,)}).moved == {}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.expression import ORDERINGS, Expression, among, condition, parse_expression
 from sparkext.plans.expressions.key_types import KeyType
-from sparkext.plans.pipeline.scan import ColumnBounds, ScanColumn, ScanSpec, Split, grouped, may_hold, may_meet
+from sparkext.plans.pipeline.scan import (
+    ColumnBounds,
+    ScanColumn,
+    ScanSpec,
+    Split,
+    divide_row_groups,
+    may_hold,
+    may_meet,
+)
 from tests.oracle.expressions import evaluate
 
 VALUES = st.one_of(st.none(), st.integers(-5, 5))
@@ -149,7 +157,7 @@ def test_every_row_group_belongs_to_one_split(sizes: list[int], cuts: list[int])
 
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 9)), max_size=20), st.integers(1, 10), st.integers(1, 20))
 def test_row_groups_are_read_together_up_to_limits(groups: list[tuple[int, int]], rows: int, size: int) -> None:
-    runs = grouped(groups, rows, size)
+    runs = divide_row_groups(groups, rows, size)
     assert [number for first, last in runs for number in range(first, last)] == list(range(len(groups)))
     for first, last in runs:
         total = [sum(column) for column in zip(*groups[first:last], strict=True)]

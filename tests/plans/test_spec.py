@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.plans.pipeline.spec import JOIN_KINDS, SPEC_VERSION, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.plans.pipeline.top import MOST_TOP_ROWS, OrderedBy, Top
+from sparkext.plans.pipeline.top import MOST_TOP_ROWS, OrderColumn, Top
 
 plain = st.builds(ColumnRef, st.integers(0, 5), st.integers(0, 50))
 references = plain | st.builds(ColumnRef, st.integers(0, 5), st.integers(0, 50), plain, st.just("int64"))
@@ -18,7 +18,7 @@ joins = st.builds(
     JoinSpec, st.sampled_from(JOIN_KINDS), st.lists(keys, max_size=3).map(tuple), st.just("auto"), st.text()
 )
 
-orders = st.builds(OrderedBy, st.just(0), st.booleans(), st.booleans())
+orders = st.builds(OrderColumn, st.just(0), st.booleans(), st.booleans())
 tops = st.builds(Top, st.integers(1, MOST_TOP_ROWS), st.lists(orders, min_size=1, max_size=3).map(tuple))
 
 
@@ -37,7 +37,7 @@ def test_json_round_trip_of_first_rows(top: Top) -> None:
 
 
 def test_first_rows_that_mean_nothing_are_refused() -> None:
-    by = OrderedBy(0, True, True)
+    by = OrderColumn(0, True, True)
     for count in (0, MOST_TOP_ROWS + 1):
         with pytest.raises(ValueError, match=f"rows to be kept, got {count}"):
             Top(count, (by,))
@@ -45,7 +45,7 @@ def test_first_rows_that_mean_nothing_are_refused() -> None:
         Top(1, ())
     for number in (-1, 1):
         with pytest.raises(ValueError, match="rows of 1 columns cannot be ordered"):
-            PipelineSpec(1, (), (ColumnRef(0, 0),), top=Top(1, (by, OrderedBy(number, True, True))))
+            PipelineSpec(1, (), (ColumnRef(0, 0),), top=Top(1, (by, OrderColumn(number, True, True))))
 
 
 def test_another_version_is_refused() -> None:

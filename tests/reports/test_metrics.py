@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.reports.metrics import NO_TASK, TaskMetrics, followed_by
+from sparkext.reports.metrics import NO_TASK, TaskMetrics, append_metrics
 
 
 def summary(rows: int) -> dict[str, object]:
@@ -39,7 +39,7 @@ def ran(rows: int, index: str) -> TaskMetrics:
 
 def test_a_task_that_ran_several_forms_of_a_pipeline() -> None:
     """The indexes are those of the first form; counts are sums."""
-    both = followed_by(followed_by(TaskMetrics(NO_TASK), ran(8, "dense")), ran(4, "hash"))
+    both = append_metrics(append_metrics(TaskMetrics(NO_TASK), ran(8, "dense")), ran(4, "hash"))
     assert both.indexes == [{"kind": "dense"}] and both.reduced == [(0, 5)]
     assert (both.rows_in, both.batches_in, both.morsels, both.batches_out) == (12, 2, 2, 4)
     assert both.seconds == pytest.approx([3.0]) and both.elapsed_seconds == pytest.approx(12.0)

@@ -21,14 +21,14 @@ def test_intervals_of_partitions_that_rows_stream_to() -> None:
         "2 partitions in 3 intervals, 1 bucket moved, 1 bucket split:"
         " skew 1.00 in the first, 0.40 in the last, 0.29 of all"
     )
-    drawn = partition_chart.drawn(loads)
+    drawn = partition_chart.draw_partition_loads(loads)
     assert drawn.count("<svg") == 2 and "first interval" in drawn and "Skew of the partitions in each interval" in drawn
 
 
 def test_a_run_of_less_than_an_interval() -> None:
     loads = streamed([], {}, [1.0, 3.0])
     assert loads.by_hash == loads.planned == loads.took == (1.0, 3.0) and loads.skews == (1.0,)
-    assert partition_chart.drawn(loads).count("<svg") == 1
+    assert partition_chart.draw_partition_loads(loads).count("<svg") == 1
 
 
 def test_partitions_in_waves() -> None:
@@ -38,5 +38,5 @@ def test_partitions_in_waves() -> None:
         str(loads)
         == "2 partitions, 1 bucket moved, 0 buckets split: skew 1.00 by hash, 0.00 as planned, 0.00 as they ran"
     )
-    drawn = partition_chart.drawn(loads)
+    drawn = partition_chart.draw_partition_loads(loads)
     assert drawn.count("<svg") == 1 and "by hash" in drawn

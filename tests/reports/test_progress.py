@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from sparkext.reports import progress as module
-from sparkext.reports.progress import CountingStream, counted_rows, progress
+from sparkext.reports.progress import CountingStream, count_passing_rows, progress
 
 
 class Terminal(io.StringIO):
@@ -150,7 +150,7 @@ def test_an_error_of_the_step_is_the_steps(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_counted() -> None:
     told: list[int] = []
     batches = [pa.record_batch([pa.array(range(rows))], names=["a"]) for rows in (3, 0, 5)]
-    assert list(counted_rows(iter(batches), told.append)) == batches
+    assert list(count_passing_rows(iter(batches), told.append)) == batches
     assert told == [3, 0, 5]
     told.clear()
     sink = io.BytesIO()

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.expressions import vector_arithmetic
-from sparkext.expressions.arrow_evaluator import ExpressionError, columns, failing_values, holds, values
+from sparkext.expressions.arrow_evaluator import ExpressionError, columns, holds, read_failing_values, values
 from sparkext.kernels.columns.gather import Column
 from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.evaluators import ARROW
@@ -37,7 +37,7 @@ from sparkext.plans.expressions.expression import (
     among,
 )
 from sparkext.plans.expressions.key_types import KeyType, parse_key_type
-from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, unscaled
+from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, parse_unscaled
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
 from tests.kernels.support import SAMPLES, examples
@@ -222,7 +222,7 @@ def told(array: pa.Array, kind: KeyType) -> list[Any]:
     assert array.type in (arrow_key_type(kind), pa.large_string(), pa.large_binary()), array.type
     array.validate(full=kind.name != "time")  # times may be any number here
     if kind.name == "decimal":
-        return [None if value is None else unscaled(str(value), kind.scale) for value in array.to_pylist()]
+        return [None if value is None else parse_unscaled(str(value), kind.scale) for value in array.to_pylist()]
     if kind.name not in ("bool", *TEXTS, *FLOATS):
         array = array.view(pa.int32() if array.type.bit_width == 32 else f"int{array.type.bit_width}")
     return [bits(value) for value in array.to_pylist()]
@@ -247,7 +247,7 @@ def quiet() -> Any:
 def test_any_expression(data: st.DataObject, seed: int) -> None:
     kind = data.draw(st.sampled_from(KINDS))
     node = data.draw(trees(kind, 3))
-    assert ARROW.uncovered(node) is None
+    assert ARROW.find_uncovered(node) is None
     table = Table(seed)
     expected = [table.outcome(node, row) for row in range(ROWS)]
     rows = table.rows()
@@ -306,9 +306,9 @@ def test_what_occurs_twice_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> 
     rows = rows_of(pa.array([1, 2, 3], pa.int64()))
     twice = call("+", "int64", column("int64", 0), literal("int64", "1"))
     computed: list[str] = []
-    arithmetic = vector_arithmetic.arithmetic
+    arithmetic = vector_arithmetic.compute_arithmetic
     monkeypatch.setattr(
-        vector_arithmetic, "arithmetic", lambda node, *args: computed.append(node.op) or arithmetic(node, *args)
+        vector_arithmetic, "compute_arithmetic", lambda node, *args: computed.append(node.op) or arithmetic(node, *args)
     )
     square = call("*", "int64", twice, call("+", "int64", column("int64", 0), literal("int64", "1")))
     assert [array.to_pylist() for array in columns([square, twice, twice], rows)] == [[4, 9, 16], [2, 3, 4], [2, 3, 4]]
@@ -363,7 +363,7 @@ def test_values_that_a_failing_expression_reads() -> None:
         for number, kind in enumerate(kinds)
     ]
     node = call("and", "bool", *read)
-    assert failing_values(node, rows, 0) == {
+    assert read_failing_values(node, rows, 0) == {
         "0.0": 7,
         "0.1": -(2**31),
         "0.2": "ü}".encode().hex(),
@@ -372,7 +372,7 @@ def test_values_that_a_failing_expression_reads() -> None:
         "0.5": True,
         "0.6": 1,
     }
-    assert failing_values(node, rows, 1) == {"0.1": 0x3FC00000, "0.2": "", "0.4": 0, "0.6": 2}
+    assert read_failing_values(node, rows, 1) == {"0.1": 0x3FC00000, "0.2": "", "0.4": 0, "0.6": 2}
 
 
 def test_texts_of_either_width() -> None:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from sparkext.build_sides.index_builder import build_index
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.expressions.expression_code import ExpressionCode, Place, code_of
-from sparkext.kernels.columns.buffers import validity
+from sparkext.expressions.expression_code import ColumnLocation, ExpressionCode, generate_expression_code
+from sparkext.kernels.columns.buffers import unpack_validity
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.indexes.matches import START, Pairs
-from sparkext.kernels.indexes.nested_loop import HIT, PairError, is_among, numbers
+from sparkext.kernels.indexes.nested_loop import HIT, PairError, is_among, read_numbers
 from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.evaluators import COMPILED as EVALUATOR
 from sparkext.plans.expressions.expression import ARITHMETIC, ARITY, COMPARISONS, ColumnPlace, Expression
@@ -29,7 +29,7 @@ from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, NUMBER_TYP
 from sparkext.predicates import theta_condition
 from sparkext.predicates.theta_condition import bind_theta
 from sparkext.rows.row_set import RowSet
-from sparkext.storage.last_used import LastUsed
+from sparkext.storage.last_used import LruCache
 from tests.kernels.support import FULL_MASK, SAMPLES, examples
 from tests.oracle.expressions import Failure, evaluate, texts_of
 
@@ -163,7 +163,7 @@ CASTS = {
 
 def as_python(formula: Expression, probe: Side, build: Side) -> Callable[[int, int], int]:
     """Return the generated functions without compilation, with numpy's scalars as machine words."""
-    places: dict[ColumnPlace, Place] = {}
+    places: dict[ColumnPlace, ColumnLocation] = {}
     arrays: tuple[list[Any], list[Any]] = ([], [])
     kinds: list[str | None] = []
     for node in formula.columns():
@@ -172,12 +172,12 @@ def as_python(formula: Expression, probe: Side, build: Side) -> Callable[[int, i
             continue
         flat = arrays[node.source]
         array = (probe, build)[node.source].array(node.column)
-        mask = validity(array)
-        places[place] = Place(node.source == 0, len(flat), None if mask is None else len(flat) + 1)
-        flat += [numbers(array)] if mask is None else [numbers(array), mask]
+        mask = unpack_validity(array)
+        places[place] = ColumnLocation(node.source == 0, len(flat), None if mask is None else len(flat) + 1)
+        flat += [read_numbers(array)] if mask is None else [read_numbers(array), mask]
         if node.source == 0:
             kinds += [node.number] if mask is None else [node.number, None]
-    code = code_of(formula, places, kinds)
+    code = generate_expression_code(formula, places, kinds)
     load, holds = code.functions()
     # This function is an LLVM intrinsic, for which Python needs a substitute.
     holds.__globals__["is_among"] = getattr(is_among, "py_func", is_among)
@@ -186,7 +186,7 @@ def as_python(formula: Expression, probe: Side, build: Side) -> Callable[[int, i
 
 
 def extent_of(side: Side, node: Expression) -> Interval:
-    return theta_condition._extent(theta_condition._values(side.array(node.column), node.place[-1]))
+    return theta_condition._measure_extent(theta_condition._convert_values(side.array(node.column), node.place[-1]))
 
 
 @given(formula=expressions("bool", 4), seed=st.integers(0, 1 << 32))
@@ -303,7 +303,7 @@ def test_expressions_that_differ_in_their_literals_are_compiled_once(monkeypatch
     compiled: list[ExpressionCode] = []
     functions = ExpressionCode.functions
     monkeypatch.setattr(ExpressionCode, "functions", lambda code: compiled.append(code) or functions(code))
-    monkeypatch.setattr(theta_condition, "tests", LastUsed(256))
+    monkeypatch.setattr(theta_condition, "tests", LruCache(256))
     probe, build = Side("probe", KEYS, 40), Side("build", KEYS, 40)
     far = [further_than(*texts) for texts in (("-5", "7"), ("5", "7"), ("5", "3"), ("-9223372036854775808",) * 2)]
     lists = [listed(call("-", "int64", a("int64"), b("int64")), *map(str, range(count))) for count in (3, 300)]

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparkext.rows.fingerprints import row_hashes
+from sparkext.rows.fingerprints import hash_row_contents
 
 TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "number": (pa.int32(), [None, 0, -1, 7]),
@@ -34,9 +34,9 @@ def column(name: str, values: list[Any]) -> pa.Array:
 @pytest.mark.parametrize("name", TYPES)
 def test_each_value_has_a_hash_of_its_own(name: str) -> None:
     values = TYPES[name][1]
-    hashes = row_hashes([column(name, values)], len(values)).tolist()
+    hashes = hash_row_contents([column(name, values)], len(values)).tolist()
     assert len(set(hashes)) == len(values)
-    again = row_hashes([column(name, [None, *values, *values]).slice(1)], 2 * len(values)).tolist()
+    again = hash_row_contents([column(name, [None, *values, *values]).slice(1)], 2 * len(values)).tolist()
     assert again == hashes * 2, "wherever it lies"
 
 
@@ -44,7 +44,7 @@ def test_rows_of_all_types() -> None:
     draw = random.Random(0)
     rows = [tuple(draw.choice(values) for _, values in TYPES.values()) for _ in range(2_000)]
     columns = [column(name, [row[number] for row in rows]) for number, name in enumerate(TYPES)]
-    hashes = row_hashes(columns, len(rows)).tolist()
+    hashes = hash_row_contents(columns, len(rows)).tolist()
     told = {}
     for row, one in zip(rows, hashes, strict=True):
         assert told.setdefault(one, repr(row)) == repr(row)
@@ -52,5 +52,5 @@ def test_rows_of_all_types() -> None:
 
 
 def test_no_columns_and_no_rows() -> None:
-    assert row_hashes([], 3).tolist() == [0, 0, 0]
-    assert row_hashes([column(name, []) for name in TYPES], 0).size == 0
+    assert hash_row_contents([], 3).tolist() == [0, 0, 0]
+    assert hash_row_contents([column(name, []) for name in TYPES], 0).size == 0

@@ -15,7 +15,7 @@ from sparkext.build_sides.published_files import BroadcastBytes
 from sparkext.config import read_settings
 from sparkext.joins import build_rows_task
 from sparkext.joins.build_rows_task import BuildRowsTask
-from sparkext.rows.morsels import within_bytes
+from sparkext.rows.morsels import split_by_bytes
 from tests.kernels.support import examples
 
 
@@ -23,7 +23,7 @@ from tests.kernels.support import examples
 @examples(200)
 def test_within_bytes(lengths: list[int], limit: int) -> None:
     batch = pa.record_batch({"row": pa.array(range(len(lengths)), pa.int8()), "text": ["x" * n for n in lengths]})
-    pieces = list(within_bytes(batch, limit))
+    pieces = list(split_by_bytes(batch, limit))
     assert pa.Table.from_batches(pieces).combine_chunks() == pa.Table.from_batches([batch]).combine_chunks()
     assert all(piece.nbytes <= limit or piece.num_rows == 1 for piece in pieces if batch.num_rows)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.rows.row_order import compared, first_rows, parts_of
+from sparkext.rows.row_order import compare_to_bound, select_first_rows, split_into_parts
 
 NAN = float("nan")
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -66,12 +66,12 @@ def test_one_column(name: str, nulls: float) -> None:
     column, values = rows_of(name, 60, nulls)
     for ascending in (True, False):
         for nulls_first in (True, False):
-            parts = parts_of(column, ascending, nulls_first)
+            parts = split_into_parts(column, ascending, nulls_first)
             for count in (1, 7, 59, 60):
-                _, bound = first_rows(parts, count)
+                _, bound = select_first_rows(parts, count)
                 key = cmp_to_key(lambda a, b: order_of(a, b, ascending, nulls_first))
                 last = sorted(values, key=key)[count - 1]
-                before, equal = compared(parts, bound)
+                before, equal = compare_to_bound(parts, bound)
                 found = [order_of(value, last, ascending, nulls_first) for value in values]
                 assert before.tolist() == [order < 0 for order in found]
                 assert [e for b, e in zip(before, equal, strict=True) if not b] == [o == 0 for o in found if o >= 0]
@@ -84,16 +84,16 @@ def test_one_column(name: str, nulls: float) -> None:
 def test_first_rows_by_several_columns(names: tuple[str, ...], count: int) -> None:
     ways = [(True, True), (False, False), (False, True)]
     columns, values = zip(*(rows_of(name, 200, 0.2, seed) for seed, name in enumerate(names)), strict=True)
-    parts = [part for column, way in zip(columns, ways, strict=False) for part in parts_of(column, *way)]
+    parts = [part for column, way in zip(columns, ways, strict=False) for part in split_into_parts(column, *way)]
 
     def order(one: int, other: int) -> int:
         signs = (order_of(some[one], some[other], *way) for some, way in zip(values, ways, strict=False))
         return next((sign for sign in signs if sign), 0)
 
-    found, bound = first_rows(parts, count)
+    found, bound = select_first_rows(parts, count)
     assert found.tolist() == sorted(set(found.tolist())) and found.size == count
     wanted = sorted(range(200), key=cmp_to_key(order))
     got = sorted(found.tolist(), key=cmp_to_key(order))
     assert all(order(a, b) == 0 for a, b in zip(got, wanted[:count], strict=True))
-    before, _ = compared(parts, bound)
+    before, _ = compare_to_bound(parts, bound)
     assert before.tolist() == [order(row, wanted[count - 1]) < 0 for row in range(200)]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.rows.taken import taken
+from sparkext.rows.taken import select_rows
 
 ROWS = pa.table({"a": pa.array([3, None, 1, 4, 1]), "b": ["x", "y", None, "z", ""]})
 
@@ -16,11 +16,11 @@ ROWS = pa.table({"a": pa.array([3, None, 1, 4, 1]), "b": ["x", "y", None, "z", "
     "rows", [ROWS, ROWS.to_batches()[0], ROWS["a"].combine_chunks()], ids=["table", "batch", "array"]
 )
 def test_rows_are_those_of_the_numbers(rows: pa.Table, numbers: list[int]) -> None:
-    found = taken(rows, np.array(numbers, np.int32))
+    found = select_rows(rows, np.array(numbers, np.int32))
     every = rows.to_pylist()
     assert found.to_pylist() == [every[number] for number in numbers]
 
 
 def test_rows_that_lie_together_are_not_copied() -> None:
-    part = taken(ROWS, np.array([1, 2, 3], np.int64))
+    part = select_rows(ROWS, np.array([1, 2, 3], np.int64))
     assert part["b"].chunk(0).buffers()[2].address == ROWS["b"].chunk(0).buffers()[2].address

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.rows.time_order import TimeOrder
 
 KINDS = {"us": pa.timestamp("us"), "UTC": pa.timestamp("us", "UTC"), "ns": pa.timestamp("ns")}
@@ -60,7 +60,7 @@ def test_the_same_from_any_order(ties: int | None) -> None:
         cuts = [0, *sorted(draw.sample(range(500), runs - 1)), 500]
         parts = [shuffled.slice(low, high - low) for low, high in pairwise(cuts)]
         sorted_parts = pa.concat_tables([part.take(pa.array(order.order(part))) for part in parts])
-        starts = frozen(np.array(cuts, dtype=np.int64))
+        starts = freeze(np.array(cuts, dtype=np.int64))
         assert sorted_parts.take(pa.array(order.order(sorted_parts, starts))) == expected
 
 

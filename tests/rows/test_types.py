@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparkext.rows.types import conform, nullable_schema
+from sparkext.rows.types import conform, make_schema_nullable
 
 
 def not_null(name: str, kind: pa.DataType) -> pa.Field:
@@ -62,10 +62,10 @@ def test_another_type_is_refused(given: pa.DataType, target: pa.DataType) -> Non
 def test_a_schema_without_declarations() -> None:
     marked = not_null("metadata", pa.binary()).with_metadata({"variant": "true"})
     inner = pa.struct([not_null("value", pa.list_(not_null("element", pa.int8()))), marked])
-    found = nullable_schema(pa.schema([not_null("a", pa.map_(pa.string(), not_null("value", inner)))]))
+    found = make_schema_nullable(pa.schema([not_null("a", pa.map_(pa.string(), not_null("value", inner)))]))
     [field] = found
     assert field.nullable and not field.type.key_field.nullable and field.type.item_field.nullable
     value, metadata = field.type.item_type
     assert value.nullable and value.type.value_field.nullable
     assert metadata.nullable and metadata.metadata == {b"variant": b"true"}, "Spark knows variants by it"
-    assert nullable_schema(found) == found
+    assert make_schema_nullable(found) == found

@@ -24,7 +24,7 @@ import pytest
 
 from sparkext.build_sides import file as build_file
 from sparkext.build_sides import index_store, published_files, rows_on_disk, sources
-from sparkext.build_sides.cached_rows import make_room
+from sparkext.build_sides.cached_rows import evict_other_entries
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_cache import evict, touch
 from sparkext.build_sides.index_recipe import IndexRecipe
@@ -32,10 +32,10 @@ from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, index_path
 from sparkext.build_sides.published_files import BroadcastBytes, StreamedBroadcast
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
-from sparkext.expressions.expression_code import code_of
+from sparkext.expressions.expression_code import generate_expression_code
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.keys.normalised import normalise_keys
-from sparkext.kernels.runtime.local_folder import private_folder
+from sparkext.kernels.runtime.local_folder import create_private_folder
 from sparkext.memory.probes import Headroom
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expressions.expression import parse_expression
@@ -43,10 +43,10 @@ from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.predicates.python_predicate import bind_predicate, functions_of_predicate
 from sparkext.rows.collected import CollectedRows
 from sparkext.storage import container, publication
-from sparkext.storage.container import atomic_file, file_identity, map_checked, private_file
-from sparkext.storage.last_used import LastUsed
+from sparkext.storage.container import atomic_file, identify_file, map_checked, private_file
+from sparkext.storage.last_used import LruCache
 from sparkext.storage.local_folder import local_folder
-from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free
+from sparkext.storage.publication import LOCK_SUFFIX, hold_lock_if_free, lock_of, locked
 from tests.kernels.support import match_lists
 
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK, gathered=(1,))
@@ -61,9 +61,9 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forget all checked files, like a new process; return a function that does so again."""
 
     def forget() -> None:
-        monkeypatch.setattr(container, "_checked_files", LastUsed(container._REMEMBERED_FILES))
+        monkeypatch.setattr(container, "_checked_files", LruCache(container._REMEMBERED_FILES))
         monkeypatch.setattr(index_store, "_opened", index_store._OpenBuildSides())
-        monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
+        monkeypatch.setattr(sources, "_private", LruCache(sources._PRIVATE_BUILD_SIDES))
 
     forget()
     return forget
@@ -280,13 +280,13 @@ def test_files_are_checked_once_by_processes_that_have_not_written_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_process: Callable[[], None]
 ) -> None:
     looked_at: list[str] = []
-    checked = container.checked
+    checked = container.check_container
 
     def counting(buffer: pa.Buffer, origin: str) -> pa.Buffer:
         looked_at.append(Path(origin).name)
         return checked(buffer, origin)
 
-    monkeypatch.setattr(container, "checked", counting)
+    monkeypatch.setattr(container, "check_container", counting)
     source = write_side(tmp_path / "side")
     for recipe in (RECIPE, SORTED):
         open_build_side(tmp_path / "side", recipe)
@@ -354,7 +354,7 @@ def test_a_disk_without_locks_costs_memory_only(
     source = {"broadcast": write_side, "streams": write_streams, "files": scanned}[kind](tmp_path / "side")
     with pytest.warns(UserWarning, match="in memory"):
         assert_right(source.open(RECIPE))
-    make_room([source], [RECIPE])
+    evict_other_entries([source], [RECIPE])
 
 
 @pytest.fixture
@@ -399,7 +399,7 @@ def test_a_full_disk(headroom: int, small_disk: Path, tmp_path: Path, monkeypatc
         side = source.open(RECIPE)
     assert side.rows == 8016
     assert [item.suffix for item in (small_disk / "sparkext").iterdir()] == [LOCK_SUFFIX]
-    make_room([source], [RECIPE])
+    evict_other_entries([source], [RECIPE])
     scarce(monkeypatch, 1 << 21)
     with pytest.raises(BuildSideTooLargeError, match=r"does not fit in memory.*2,097,152 are free.*Select fewer"):
         source.columns()
@@ -475,10 +475,10 @@ def test_what_killed_writers_left_goes_with_the_next_eviction(folder: Path, tmp_
         each.with_name(f"{each.name}.0123456789abcdef.part").write_bytes(b"half")
     (folder / "run.7.part").touch()  # a report
     with locked(busy.with_name(busy.name + LOCK_SUFFIX)):
-        make_room([source], [RECIPE])
+        evict_other_entries([source], [RECIPE])
     kept = {entry.name, entry.name + LOCK_SUFFIX, busy.name + LOCK_SUFFIX, f"{busy.name}.0123456789abcdef.part"}
     nothing_but(folder, *kept, "run.7.part")
-    make_room([source], [RECIPE])
+    evict_other_entries([source], [RECIPE])
     nothing_but(folder, entry.name, entry.name + LOCK_SUFFIX, "run.7.part")
 
 
@@ -521,11 +521,11 @@ def test_what_is_used_stays_the_file_that_it_is(folder: Path, tmp_path: Path) ->
     built = source.open(RECIPE)
     entry = source.entry(RECIPE)
     for path in (entry, tmp_path / "side"):
-        assert (str(path), file_identity(path)) in container._checked_files
-    before = file_identity(entry)
+        assert (str(path), identify_file(path)) in container._checked_files
+    before = identify_file(entry)
     again = source.open(RECIPE)
     assert again.reused and again.index is built.index
-    assert file_identity(entry) == before
+    assert identify_file(entry) == before
     assert side.open(RECIPE).index is side.open(RECIPE).index
 
 
@@ -562,11 +562,11 @@ def test_a_lock_that_is_removed_is_not_held(tmp_path: Path) -> None:
         assert not entered.wait(0.1)
         lock.unlink()
     assert entered.wait(30)
-    with locked_if_free(lock) as is_free:
+    with hold_lock_if_free(lock) as is_free:
         assert not is_free
     left.set()
     waiter.join()
-    with locked_if_free(lock) as is_free:
+    with hold_lock_if_free(lock) as is_free:
         assert is_free
 
 
@@ -618,7 +618,7 @@ def test_a_process_that_stands_still_with_a_lock_costs_memory_only(
             assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
             with pytest.warns(UserWarning, match=r"the process that holds a lock stands still.*in memory"):
                 assert_right(source.open(RECIPE))
-            make_room([source], [RECIPE])
+            evict_other_entries([source], [RECIPE])
         finally:
             holder.kill()
     assert_right(source.open(RECIPE))
@@ -632,7 +632,7 @@ def test_everything_is_private(tmp_path: Path, folder: Path) -> None:
         source = scanned(tmp_path / "file.parquet")
         source.open(RECIPE)
         write_side(tmp_path / "side").open(RECIPE)
-        make_room([source], [RECIPE])
+        evict_other_entries([source], [RECIPE])
         with private_file(folder / "run.1.report") as stream:
             stream.write(b"{}")
     finally:
@@ -672,11 +672,11 @@ def test_what_lies_in_the_way_is_not_used(trap: str, folder: Path, tmp_path: Pat
         if trap == "link":
             elsewhere.mkdir()
     with pytest.raises(PermissionError, match=str(folder)):
-        private_folder(folder)
+        create_private_folder(folder)
     source = scanned(tmp_path / "file.parquet")
     with pytest.warns(UserWarning, match=r"cannot be kept on disk.*in memory"):
         assert_right(source.open(RECIPE))
-    make_room([source], [RECIPE])
+    evict_other_entries([source], [RECIPE])
     assert trap != "link" or list(elsewhere.iterdir()) == []
     assert trap != "another user's" or list(folder.iterdir()) == []
 
@@ -723,4 +723,4 @@ def test_parts_of_an_expression_are_not_run(of: str, place: str) -> None:
     cast = {"op": "cast", "type": "int64", "args": [literal]}
     hostile = {**{"column": column, "literal": literal, "cast": cast}[of], place: HOSTILE}
     with pytest.raises(ValueError):
-        code_of(parse_expression({"op": "=", "type": "bool", "args": [hostile, literal]}), {}, [])
+        generate_expression_code(parse_expression({"op": "=", "type": "bool", "args": [hostile, literal]}), {}, [])

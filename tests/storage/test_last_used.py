@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from sparkext.storage.last_used import LastUsed
+from sparkext.storage.last_used import LruCache
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_entries_are_those_that_were_used_last(limit: int) -> None:
     """Compared with a list of all uses."""
     r = random.Random(limit)
-    kept: LastUsed[int, int] = LastUsed(limit)
+    kept: LruCache[int, int] = LruCache(limit)
     uses: list[int] = []
     values: dict[int, int] = {}
     for step in range(500):
@@ -32,6 +32,6 @@ def test_entries_are_those_that_were_used_last(limit: int) -> None:
 
 
 def test_what_is_not_there_is_a_key_error() -> None:
-    kept: LastUsed[str, int] = LastUsed(1)
+    kept: LruCache[str, int] = LruCache(1)
     with pytest.raises(KeyError, match="missing"):
         kept["missing"]

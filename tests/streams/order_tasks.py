@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparkext.plans.streams.order_table import OrderTable, first_table
+from sparkext.plans.streams.order_table import OrderTable, create_first_table
 from sparkext.streaming.ordered.description import OrderedRows
 from sparkext.streaming.ordered.merge_task import MergeTask
-from sparkext.streaming.ordered.order_task import SplitTask, WholeTask
+from sparkext.streaming.ordered.order_task import SplitKeysTask, WholeKeysTask
 from sparkext.streaming.ordered.send_task import OrderedSendTask
 from sparkext.streaming.state.micro_batch import MicroBatch
 from tests.streams.tasks import Rows, batch_of, begin_batch, properties_of, rows_of, task
@@ -43,7 +43,7 @@ class OrderedQuery:
         """Stop the query, and begin another run, perhaps with another number of partitions."""
         self.run += 1
         if partitions is not None:
-            changed |= {"partitions": partitions, "table": first_table(partitions)}
+            changed |= {"partitions": partitions, "table": create_first_table(partitions)}
         self.ordered = replace(self.ordered, token=f"run {self.run}", **changed)
 
     def process(self, partitions: Sequence[Rows]) -> list[Rows]:
@@ -70,9 +70,9 @@ class OrderedQuery:
         merged: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         for partition in self.draw.sample(keys, len(keys)):
             self.draw.shuffle(blocks[partition])
-            for block in self._run(SplitTask(self.ordered, keys), blocks[partition]) if self.ordered.splits else ():
+            for block in self._run(SplitKeysTask(self.ordered, keys), blocks[partition]) if self.ordered.splits else ():
                 merged[block.column(0)[0].as_py()].append(block)
-            found.append(self._emitted(self._run(WholeTask(self.ordered), blocks[partition]), late))
+            found.append(self._emitted(self._run(WholeKeysTask(self.ordered), blocks[partition]), late))
         for partition in keys if self.ordered.splits else ():
             self.draw.shuffle(merged[partition])
             found.append(self._emitted(self._run(MergeTask(self.ordered), merged[partition]), late))

@@ -14,16 +14,16 @@ import pytest
 from pyspark.sql.types import StructType, TimestampNTZType
 
 from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
-from sparkext.asof.stream_as_of_join import sides_of
+from sparkext.asof.stream_as_of_join import derive_stored_sides
 from sparkext.config import DEBUG_HASH_MASK, MORSEL_MAX_ROWS, read_settings
 from sparkext.errors import StateError
 from sparkext.joins.columns import OutputField
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.streaming.join.description import StreamJoin
-from sparkext.streaming.join.description_of import planned_join
+from sparkext.streaming.join.description_of import describe_join
 from sparkext.streaming.state import nearest_order
-from sparkext.streaming.state.places import LocalPlace
-from sparkext.streaming.state.segments import read_told
+from sparkext.streaming.state.places import LocalLocation
+from sparkext.streaming.state.segments import read_metadata
 from tests.streams.tasks import Query, Rows, micros, on_a_node, plain
 
 TIME = TimestampNTZType()
@@ -57,8 +57,8 @@ def joined(
     arguments = AsOfArguments(("traded", "quoted"), [("symbol", "of")] if by else None, direction, far, exact, how)
     resolved = resolve_as_of(outputs, QUOTES.fields, arguments, 1, "auto", False, problems)
     assert resolved is not None, problems
-    sides = sides_of(TRADES, QUOTES, resolved, 0 if ties else None)
-    return planned_join(resolved, sides, partitions, read_settings(lambda key: None, options), 1, "an as-of join")
+    sides = derive_stored_sides(TRADES, QUOTES, resolved, 0 if ties else None)
+    return describe_join(resolved, sides, partitions, read_settings(lambda key: None, options), 1, "an as-of join")
 
 
 class Feed:
@@ -218,7 +218,7 @@ def test_what_is_kept_is_the_last_of_each_key(tmp_path: Path) -> None:
         query.process([new[0]], [new[1]])
     assert query.emitted == expected(feed, by=True, direction="backward", tolerance=None, exact=True)
     merged = (tmp_path / "sparkext").glob(f"*/right/0-{FAN_OUT**3 - 1}/*.segment")
-    kept = sum(read_told(LocalPlace(path))["info"].rows for path in merged)
+    kept = sum(read_metadata(LocalLocation(path))["info"].rows for path in merged)
     after = [quote for quote in feed.quotes if quote[1] is not None and quote[2] > START + timedelta(seconds=70)]
     assert 0 < kept <= 2 + len(after) < len(feed.quotes) / 4, (kept, len(after))
 

@@ -21,8 +21,8 @@ from sparkext.errors import StateError
 from sparkext.parquet.file_stores import Bucket
 from sparkext.plans.streams import runs
 from sparkext.streaming.state import places
-from sparkext.streaming.state.places import BucketPlace, LocalPlace, Place, place_of
-from sparkext.streaming.state.segments import SegmentInfo, read_told, rows_of_segment, write_segment
+from sparkext.streaming.state.places import BucketLocation, LocalLocation, Location, resolve_location
+from sparkext.streaming.state.segments import SegmentInfo, read_metadata, read_segment, write_segment
 from tests.streams import test_stream_tasks as in_folders
 from tests.streams.tasks import Query
 
@@ -54,13 +54,13 @@ def s3a() -> Iterator[Mapping[str, str]]:
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def place(request: pytest.FixtureRequest, s3a: Mapping[str, str], tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, s3a: Mapping[str, str], tmp_path: Path) -> Location:
     if request.param == "folder":
-        return place_of(f"file:{tmp_path}/{ODD}", {})
-    return place_of(f"s3a://shelf/{ODD}/{request.node.name}", s3a)
+        return resolve_location(f"file:{tmp_path}/{ODD}", {})
+    return resolve_location(f"s3a://shelf/{ODD}/{request.node.name}", s3a)
 
 
-def test_places(place: Place) -> None:
+def test_places(place: Location) -> None:
     one, other = place / "x" / "1", place / "x" / "2"
     assert not one.exists() and hash(one) == hash(place / "x" / "1") and one != other
     for read in (one.text, one.footer, one.content):
@@ -79,20 +79,20 @@ def test_places(place: Place) -> None:
 @pytest.mark.parametrize(
     "told", [1, pytest.param(20_000, marks=pytest.mark.whole(reason="reads 200 KB in requests of 100 bytes"))]
 )
-def test_segments(place: Place, told: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments(place: Location, told: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The footer is read on its own, even if it is longer than one request."""
     monkeypatch.setattr(places, "_PIECE", 100)
     where = place / "0-0" / "0.segment"
     info = write_segment(where, ROWS.schema, [ROWS, ROWS], lambda: SegmentInfo(10_000, 7), more="x" * told * 10)
-    assert read_told(where)["info"] == info and info.bytes > 0
-    assert sum(batch.num_rows for batch in rows_of_segment(where)) == 10_000
-    with pytest.raises(RuntimeError), where.writing() as stream:
+    assert read_metadata(where)["info"] == info and info.bytes > 0
+    assert sum(batch.num_rows for batch in read_segment(where)) == 10_000
+    with pytest.raises(RuntimeError), where.open_writer() as stream:
         stream.write(b"half")
         raise RuntimeError("the worker dies")
-    assert read_told(where)["info"] == info, "what is half written takes no other's place"
+    assert read_metadata(where)["info"] == info, "what is half written takes no other's place"
 
 
-def test_a_folder_that_several_tasks_clear_at_a_time(place: Place) -> None:
+def test_a_folder_that_several_tasks_clear_at_a_time(place: Location) -> None:
     """All tasks of a query's first batch clear the claims of the previous run."""
     for number in range(20):
         (place / "x" / str(number)).claim("me")
@@ -102,11 +102,11 @@ def test_a_folder_that_several_tasks_clear_at_a_time(place: Place) -> None:
 
 
 def test_what_is_damaged(s3a: Mapping[str, str]) -> None:
-    where = place_of("s3a://shelf/damaged/0.segment", s3a)
-    assert isinstance(where, BucketPlace)
+    where = resolve_location("s3a://shelf/damaged/0.segment", s3a)
+    assert isinstance(where, BucketLocation)
     for content in (b"", b"too short", bytes(1000)):
         where._put(pa.py_buffer(content))
-        for read in (read_told, lambda place: [*rows_of_segment(place)]):
+        for read in (read_metadata, lambda place: [*read_segment(place)]):
             with pytest.raises(StateError, match=r"s3a://shelf/damaged/0\.segment"):
                 read(where)
 
@@ -129,22 +129,24 @@ def test_a_join(on: str, s3a: Mapping[str, str], tmp_path: Path, monkeypatch: py
         query.process([new[-1][0]], [new[-1][1]])
     left, right = (in_folders.together(side) for side in zip(*new, strict=True))
     assert query.emitted == in_folders.pairs(left, right, in_folders.CONDITIONS[on][1])
-    store = place_of("s3a://shelf/", s3a)
-    assert isinstance(store, BucketPlace)
+    store = resolve_location("s3a://shelf/", s3a)
+    assert isinstance(store, BucketLocation)
     found = [info.path for info in store._store.get_file_info(fs.FileSelector(f"shelf/{ODD} {on}", recursive=True))]
     assert any(name.startswith(f"shelf/{ODD} {on}/sparkext/") and name.endswith(".segment") for name in found)
 
 
 def test_what_workers_do_not_reach() -> None:
     with pytest.raises(StateError, match=r"hdfs://x/y: workers do not reach hdfs://"):
-        place_of("hdfs://x/y", {})
+        resolve_location("hdfs://x/y", {})
     with pytest.raises(StateError, match=r"s3a://b/c: bucket b: credentials of Odd"):
-        place_of("s3a://b/c", {"fs.s3a.aws.credentials.provider": "com.x.Odd"})
-    assert place_of("s3a://b/c/", {"fs.s3a.access.key": "a", "fs.s3a.secret.key": "b"}) == BucketPlace(
+        resolve_location("s3a://b/c", {"fs.s3a.aws.credentials.provider": "com.x.Odd"})
+    assert resolve_location("s3a://b/c/", {"fs.s3a.access.key": "a", "fs.s3a.secret.key": "b"}) == BucketLocation(
         Bucket("b", access_key="a", secret_key="b"), "c"
     )
-    assert "secret" not in repr(place_of("s3a://b/c", {"fs.s3a.access.key": "a", "fs.s3a.secret.key": "secret"}))
-    assert place_of("/a b", {}) == LocalPlace(Path("/a b"))
+    assert "secret" not in repr(
+        resolve_location("s3a://b/c", {"fs.s3a.access.key": "a", "fs.s3a.secret.key": "secret"})
+    )
+    assert resolve_location("/a b", {}) == LocalLocation(Path("/a b"))
 
 
 @pytest.mark.parametrize(
@@ -162,12 +164,12 @@ def test_what_workers_do_not_reach() -> None:
     ],
 )
 def test_local_paths_are_read_as_they_are(location: str, path: str) -> None:
-    assert place_of(location, {}) == LocalPlace(Path(path))
+    assert resolve_location(location, {}) == LocalLocation(Path(path))
 
 
 @pytest.mark.parametrize("key", ["a#b", "a?b", "a%20b", "a b/ü", "a:b//c", "c://d"])
 def test_keys_are_read_as_they_are(key: str) -> None:
     keys = {"fs.s3a.access.key": "a", "fs.s3a.secret.key": "b"}
-    assert place_of(f"s3a://bucket/{key}", keys) == BucketPlace(
+    assert resolve_location(f"s3a://bucket/{key}", keys) == BucketLocation(
         Bucket("bucket", access_key="a", secret_key="b"), key.replace("//", "/")
     )

@@ -19,19 +19,19 @@ import pytest
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructType, TimestampNTZType
 
 from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
-from sparkext.asof.stream_as_of_join import sides_of
+from sparkext.asof.stream_as_of_join import derive_stored_sides
 from sparkext.config import read_settings
 from sparkext.joins.columns import OutputField
 from sparkext.joins.join_condition import read_condition
 from sparkext.joins.resolved_join import resolve_join
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.plans.streams.order_table import BUCKETS, first_table
+from sparkext.plans.streams.order_table import BUCKETS, create_first_table
 from sparkext.rows.time_order import TimeOrder
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.spark.arrow import arrow_schema
 from sparkext.streaming.join.description import StreamJoin
-from sparkext.streaming.join.description_of import planned_join, with_all_columns
+from sparkext.streaming.join.description_of import describe_join, renumber_build_columns
 from sparkext.streaming.ordered.description import BUCKET_FIELDS, OrderedRows
 from sparkext.streaming.state.stream_state import StoredSide
 from tests.streams.order_tasks import OrderedQuery
@@ -129,7 +129,7 @@ def ordered(nullable: bool, splits: bool) -> OrderedRows:
         result_schema=schema,
         result_order=order,
         partitions=2,
-        table=first_table(2),
+        table=create_first_table(2),
         splits=splits,
         keeps_late=True,
         settings=read_settings(lambda key: None, {"spark.sparkext.debug.partitions": "random"}),
@@ -158,8 +158,8 @@ def nearest(how: str, nullable: bool) -> StreamJoin:
     arguments = AsOfArguments(("at", "at2"), [("key", "key2")], "backward", None, True, how)
     resolved = resolve_as_of(outputs, right.fields, arguments, 1, "auto", False, problems)
     assert resolved is not None, problems
-    sides = sides_of(columns(nullable), right, resolved, ID)
-    return planned_join(resolved, sides, 2, read_settings(lambda key: None, {}), 1, "an as-of join")
+    sides = derive_stored_sides(columns(nullable), right, resolved, ID)
+    return describe_join(resolved, sides, 2, read_settings(lambda key: None, {}), 1, "an as-of join")
 
 
 @pytest.mark.parametrize("declared", DECLARED)
@@ -191,7 +191,7 @@ def matching(how: str, nullable: bool) -> StreamJoin:
         for side, schema in enumerate((columns(nullable), right))
     ]
     settings = read_settings(lambda key: None, {})
-    return planned_join(with_all_columns(resolved), tuple(sides), 2, settings, 1, "a join")
+    return describe_join(renumber_build_columns(resolved), tuple(sides), 2, settings, 1, "a join")
 
 
 def both(nullable: bool) -> tuple[list[OutputField], StructType]:

@@ -17,11 +17,11 @@ from sparkext.config import read_settings
 from sparkext.errors import OperatorError, StateError
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.plans.streams import order_table
-from sparkext.plans.streams.order_table import BUCKETS, first_table
+from sparkext.plans.streams.order_table import BUCKETS, create_first_table
 from sparkext.rows.time_order import TimeOrder
 from sparkext.shuffle.partitioning import Partitioning
-from sparkext.streaming.ordered.description import BUCKET_FIELDS, Operator, OrderedRows
-from sparkext.streaming.ordered.partition import InOrder
+from sparkext.streaming.ordered.description import BUCKET_FIELDS, KeyedOperator, OrderedRows
+from sparkext.streaming.ordered.partition import RowsInOrder
 from sparkext.streaming.state.stream_state import StoredSide
 from sparkext.streaming.state.user_states import encode_state
 from tests.streams.order_tasks import OrderedQuery, table_of
@@ -41,7 +41,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ordered(
-    partitions: int, way: str = "planned", operator: Operator | None = None, ties: int | None = N
+    partitions: int, way: str = "planned", operator: KeyedOperator | None = None, ties: int | None = N
 ) -> OrderedRows:
     keys = [
         Partitioning((column,), (SCHEMA.types[column],), (True,), RoutingTable(BUCKETS, 1), False, 0xFFFFFFFFFFFFFFFF)
@@ -64,7 +64,7 @@ def ordered(
         result_schema=result,
         result_order=order if operator is None else TimeOrder(len(result), 0, rank=len(result)),
         partitions=partitions,
-        table=first_table(partitions),
+        table=create_first_table(partitions),
         splits=True,
         keeps_late=True,
         settings=read_settings(lambda key: None, {"spark.sparkext.debug.partitions": way}),
@@ -79,7 +79,7 @@ def counting(rows: pa.Table, state: list[int]) -> tuple[pa.Table, list[int]]:
     return made, [state[0] + rows.num_rows]
 
 
-COUNTING = Operator(counting, tuple(SCHEMA.names), encode_state([0], pickles=False))
+COUNTING = KeyedOperator(counting, tuple(SCHEMA.names), encode_state([0], pickles=False))
 
 
 def made_rows(draw: random.Random, count: int, since: int, numbers: Any) -> Rows:
@@ -203,7 +203,9 @@ def test_rows_of_one_time_have_an_order(tmp_path: Path) -> None:
 )
 def test_what_a_function_may_not_return(tmp_path: Path, function: Any, message: str) -> None:
     rows = [("a", 1, START + timedelta(seconds=second), second) for second in range(5)]
-    query = OrderedQuery(ordered(1, operator=Operator(function, tuple(SCHEMA.names), None)), tmp_path, random.Random(1))
+    query = OrderedQuery(
+        ordered(1, operator=KeyedOperator(function, tuple(SCHEMA.names), None)), tmp_path, random.Random(1)
+    )
     query.watermark = micros(START + timedelta(days=1))
     with pytest.raises(OperatorError, match=message):
         query.process([rows])
@@ -220,6 +222,6 @@ def test_state_of_another_operator_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", [[0, 1, 2], [1, 2], [2, 0, 1]])
 def test_wide_texts_leave_with_narrow_offsets(order: list[int]) -> None:
     rows = pa.table({"a": pa.array(["x", "y", None], pa.large_string()), "n": [1, 2, 3]})
-    [piece] = InOrder(rows, np.array(order, np.int32)).pieces(2)
+    [piece] = RowsInOrder(rows, np.array(order, np.int32)).pieces(2)
     assert piece.schema.types == [pa.string(), pa.int64()]
     assert piece.to_pylist() == [rows.to_pylist()[number] for number in order]

@@ -22,9 +22,9 @@ from pyspark.sql import functions as F
 
 from sparkext import SparkExtError, report
 from sparkext.errors import ReportUnavailableError
-from sparkext.spark.session_settings import s3a_settings
+from sparkext.spark.session_settings import read_s3a_settings
 from sparkext.streaming.state.micro_batch import CHECKPOINT, RETAINED, RETAINED_BY_DEFAULT, SECRETS
-from sparkext.streaming.state.places import parts_of
+from sparkext.streaming.state.places import split_location
 from sparkext.streams import stream_join
 from tests.streams.feeds import MATCH, ON, POINTS, SPANS, START, Feed, Sink, bare, points, rows_of, run, spans
 
@@ -75,7 +75,7 @@ def test_locations_are_read_as_hadoop_does(spark: SparkSession) -> None:
     ):
         path = jvm.org.apache.hadoop.fs.Path(location).toUri()
         read = path.getScheme() or "", path.getAuthority() or "", path.getPath()
-        assert parts_of(location) == read and parts_of(str(jvm.org.apache.hadoop.fs.Path(location))) == read
+        assert split_location(location) == read and split_location(str(jvm.org.apache.hadoop.fs.Path(location))) == read
 
 
 def test_a_query_that_begins_anew_keeps_rows_for_another_time(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_keys_of_buckets_are_sent_to_no_query_elsewhere(
     try:
         feeds[0].add([(1, 1, 1.0, START)])
         run(stream_join(*(feed.stream() for feed in feeds), on=ON), tmp_path / "cp", look)
-        found = s3a_settings(spark, "shelf")
+        found = read_s3a_settings(spark, "shelf")
         assert found.items() >= keys.items() and not found.keys() & others.keys()
     finally:
         for key in (*keys, *others):

@@ -22,12 +22,12 @@ from sparkext.joins.join_condition import read_condition
 from sparkext.joins.resolved_join import resolve_join
 from sparkext.joins.resolved_theta import resolve_theta
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
-from sparkext.plans.streams.fragments import Cut
+from sparkext.plans.streams.fragments import GridShape
 from sparkext.spark.arrow import arrow_schema
-from sparkext.storage.last_used import LastUsed
+from sparkext.storage.last_used import LruCache
 from sparkext.storage.local_folder import local_folder
 from sparkext.streaming.join.description import StreamJoin
-from sparkext.streaming.join.description_of import planned_join, with_all_columns
+from sparkext.streaming.join.description_of import describe_join, renumber_build_columns
 from sparkext.streaming.join.join_task import StreamJoinTask
 from sparkext.streaming.state import stream_state
 from sparkext.streaming.state.micro_batch import MicroBatch
@@ -91,7 +91,7 @@ def joined(
     else:
         condition = read_condition(named, how, "cross" if named is None else how, problems)
         resolved = resolve_join(outputs, RIGHT.fields, condition, how, 1, "auto", False, problems)
-        resolved = None if resolved is None else with_all_columns(resolved)
+        resolved = None if resolved is None else renumber_build_columns(resolved)
     assert resolved is not None, problems
     if retained is None:
         sides = StoredSide(arrow_schema(LEFT)), StoredSide(arrow_schema(RIGHT))
@@ -99,7 +99,7 @@ def joined(
         left = StoredSide(arrow_schema(LEFT), 3, retained[0], numbered=how != "inner")
         sides = left, StoredSide(arrow_schema(RIGHT), 4, retained[1])
     settings = read_settings(lambda key: None, options)
-    return planned_join(resolved, sides, partitions, settings, 1, f"a join on {on}")
+    return describe_join(resolved, sides, partitions, settings, 1, f"a join on {on}")
 
 
 def left_rows(draw: random.Random, count: int, seconds: float = 0) -> Rows:
@@ -185,7 +185,7 @@ def test_hostile_modes(options: dict[str, Any], tmp_path: Path) -> None:
 def test_units_are_as_many_as_memory_asks_for(tmp_path: Path) -> None:
     draw = random.Random(4)
     query = Query(joined("range", partitions=2, **{STREAMS_UNIT_MAX_BYTES.name: 20_000}), tmp_path, draw)
-    left, right, cuts = list[Any](), list[Any](), list[Cut]()
+    left, right, cuts = list[Any](), list[Any](), list[GridShape]()
     for _ in range(10):
         new = left_rows(draw, 200), right_rows(draw, 100)
         query.process([new[0]], [new[1]])
@@ -356,7 +356,7 @@ def test_a_task_of_a_batch_before_takes_nothing_from_later_ones(
                 standing_still = StreamJoinTask(query.join)(blocks)
                 assert [next(standing_still) for _ in joined_rows], "of this attempt nothing is stored yet"
         query.process(*rows)
-    monkeypatch.setattr(stream_state, "_begun", LastUsed(10))
+    monkeypatch.setattr(stream_state, "_begun", LruCache(10))
     with task(0, properties), suppress(StateError):  # its state may have been removed meanwhile
         assert [*standing_still]
     query.restart()

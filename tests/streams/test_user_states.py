@@ -19,9 +19,9 @@ import pytest
 
 from sparkext.errors import OperatorError, StateError
 from sparkext.streaming.ordered import key_states
-from sparkext.streaming.ordered.description import Operator
-from sparkext.streaming.state.places import LocalPlace
-from sparkext.streaming.state.segments import read_told, rows_of_segment, write_segment
+from sparkext.streaming.ordered.description import KeyedOperator
+from sparkext.streaming.state.places import LocalLocation
+from sparkext.streaming.state.segments import read_metadata, read_segment, write_segment
 from sparkext.streaming.state.user_states import (
     MOST_BITS,
     MOST_LEVELS,
@@ -173,7 +173,7 @@ def test_what_a_function_returns_is_refused_at_once(query: OrderedQuery) -> None
     def moving(rows: pa.Table, state: list[int]) -> Any:
         return counting(rows, state)[0], {"seen": [state[0], ("a", 1)]}
 
-    query.restart(operator=Operator(moving, COUNTING.names, COUNTING.initial))
+    query.restart(operator=KeyedOperator(moving, COUNTING.names, COUNTING.initial))
     with pytest.raises(OperatorError, match=r"state\['seen'\]\[1\]: tuple.*It may be bytes, an Arrow table"):
         [*batches(query, 1)]
 
@@ -185,7 +185,7 @@ def test_pickles_by_an_option(query: OrderedQuery) -> None:
         return counting(rows, [*state])[0], (state[0] + rows.num_rows,)
 
     assert [row[3] for rows in batches(query, 2) for row in rows] == [0, 1]
-    query.restart(operator=Operator(counted, COUNTING.names, COUNTING.initial, pickles=True))
+    query.restart(operator=KeyedOperator(counted, COUNTING.names, COUNTING.initial, pickles=True))
     assert [row[3] for rows in batches(query, 3) for row in rows] == [2, 3, 4]
     query.restart(operator=COUNTING)
     with pytest.raises(StateError, match="is a pickle, which may run any code"):
@@ -207,7 +207,7 @@ def test_a_pickle_in_a_segment_is_not_read(query: OrderedQuery, tmp_path: Path, 
     assert [row[3] for rows in batches(query, 2) for row in rows] == [0, 1]
     planted = form + pickle.dumps(Planted(tmp_path / "executed"))
     for file in (tmp_path / "cp" / "sparkext" / "order" / "states").rglob("*.segment"):
-        replace_states(LocalPlace(file), planted)
+        replace_states(LocalLocation(file), planted)
     query.restart()
     with pytest.raises(StateError, match="the state of a key"):
         [*batches(query, 1)]
@@ -217,10 +217,10 @@ def test_a_pickle_in_a_segment_is_not_read(query: OrderedQuery, tmp_path: Path, 
         pickle.loads(planted[len(form) :])
 
 
-def replace_states(place: LocalPlace, state: bytes) -> None:
+def replace_states(place: LocalLocation, state: bytes) -> None:
     """Rewrite a segment, complete and with valid checksums, with another state in each row."""
-    told = read_told(place)
-    found = pa.Table.from_batches(rows_of_segment(place), ordered(1, operator=COUNTING).states.schema)
+    told = read_metadata(place)
+    found = pa.Table.from_batches(read_segment(place), ordered(1, operator=COUNTING).states.schema)
     at = found.schema.get_field_index("state")
     found = found.set_column(at, found.schema.field(at), pa.array([state] * found.num_rows, pa.binary()))
     more = {name: value for name, value in told.items() if name not in ("info", "state", "rows", "blocks")}
@@ -229,7 +229,7 @@ def replace_states(place: LocalPlace, state: bytes) -> None:
 
 def test_a_state_that_no_value_holds(query: OrderedQuery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_states, "MAX_VAR_BYTES", 100)
-    large = Operator(lambda rows, state: (counting(rows, [0])[0], b"x" * 100), COUNTING.names, COUNTING.initial)
+    large = KeyedOperator(lambda rows, state: (counting(rows, [0])[0], b"x" * 100), COUNTING.names, COUNTING.initial)
     query.restart(operator=large)
     with pytest.raises(StateError, match="has 101 bytes: at most 100 can be stored"):
         [*batches(query, 1)]

@@ -20,7 +20,7 @@ from sparkext.build_sides.published_files import ArtifactFile
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError, ReportUnavailableError
 from sparkext.joins import build_side
-from sparkext.joins.lineage import remembered
+from sparkext.joins.lineage import find_lineage
 from sparkext.reports.reporters import SpoolReporter
 from sparkext.spark.session_settings import encrypts_files, is_connect
 from tests.transforms.spark_checks import (
@@ -58,7 +58,7 @@ def right_of(spark: SparkSession) -> DataFrame:
 
 def source_of(df: DataFrame, number: int = 0) -> ArtifactFile:
     """Assert that the build side is an artifact, and that metrics are spooled; return the artifact."""
-    lineage = remembered(df)
+    lineage = find_lineage(df)
     assert lineage is not None
     assert isinstance(lineage.reporter, SpoolReporter)
     source = lineage.sources[number]
@@ -206,7 +206,7 @@ def test_a_cache_in_between_starts_a_new_pipeline(spark: SparkSession) -> None:
         assert one.count() == 5
         other = frame(spark, w=["A", "C"], x=[1, 2])
         two = one.transform(pipelined_join(other, "w"))
-        lineage = remembered(two)
+        lineage = find_lineage(two)
         assert lineage is not None and len(lineage.spec.joins) == 1
         assert "InMemoryTableScan" in physical_plan(two)
         assert_same_rows(left_of(spark).join(right_of(spark), "k").join(other, "w"), two)
@@ -245,7 +245,7 @@ def test_scans_by_workers(spark: SparkSession, tmp_path: Path) -> None:
     rows.write.partitionBy("part").parquet(path)
     probe = scan_parquet(spark, path, columns=["k", "part"], filters=[("k", ">=", 10)])
     out = probe.transform(pipelined_join(scan_parquet(spark, path, columns=["k", "v"]), "k"))
-    lineage = remembered(out)
+    lineage = find_lineage(out)
     assert lineage is not None and isinstance(lineage.sources[0], ScannedFiles)
     whole = spark.read.parquet(path)
     assert_same_rows(whole.where("k >= 10").select("k", "part").join(whole.select("k", "v"), "k"), out)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import pipelined_join
-from sparkext.joins.lineage import remembered
+from sparkext.joins.lineage import find_lineage
 from tests.combinations import function_of, runs_whole
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -67,7 +67,7 @@ def assert_pipelined(df: DataFrame, joins: int | None = None, crossings: int = 1
     assert len(_CROSSING.findall(plan)) == crossings, plan
     assert not _SPARK_JOIN.search(plan), plan
     if joins is not None:
-        lineage = remembered(df)
+        lineage = find_lineage(df)
         assert lineage is not None, "not returned by pipelined_join"
         assert len(lineage.spec.joins) == joins
 
@@ -183,7 +183,7 @@ def assert_partitioned(df: DataFrame, joins: int | None = None) -> None:
     assert re.search(r"Exchange (hashpartitioning\(partition#\d+, \d+\)|SinglePartition), REPARTITION_BY_NUM", plan), (
         plan
     )
-    lineage = remembered(df)
+    lineage = find_lineage(df)
     assert joins is None or (lineage is not None and len(lineage.spec.joins) == joins)
 
 

@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 from sparkext import SparkExtError, pipelined_join
 from sparkext.engine.pipeline_task import PipelineTask
 from sparkext.errors import BuildSideTooLargeError, ConfigError, EnvironmentProblemError, InvalidJoinError
-from sparkext.joins.lineage import remembered
+from sparkext.joins.lineage import find_lineage
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow
-from sparkext.spark.session_settings import configured_options
+from sparkext.spark.session_settings import read_configured_options
 from tests.transforms.spark_checks import assert_pipelined, configured, frame, jobs_run_by, rows_of, table
 
 
@@ -526,9 +526,9 @@ def test_wrong_settings_fail_no_join(
 def test_the_settings_of_a_session_in_one_call(spark: SparkSession) -> None:
     """Values may contain any text."""
     values = {"spark.sparkext.one": "a -> b,\n'c'", "spark.sparkext.other": ""}
-    before = configured_options(spark)
+    before = read_configured_options(spark)
     with configured(spark, {**values, "spark.other": "not ours"}):
-        assert configured_options(spark) == {**before, **values}
+        assert read_configured_options(spark) == {**before, **values}
 
 
 def test_an_option_wins_over_a_wrong_setting(spark: SparkSession, left: DataFrame, right: DataFrame) -> None:
@@ -624,7 +624,7 @@ def test_an_error_of_the_probe_side_keeps_its_text(spark: SparkSession, right: D
 def task(left: DataFrame, right: DataFrame) -> Iterator[tuple[DataFrame, PipelineTask]]:
     """Yield a pipeline's input and its task."""
     out = left.transform(pipelined_join(right, "k"))
-    lineage = remembered(out)
+    lineage = find_lineage(out)
     assert lineage is not None and lineage.reporter is not None
     settings = pytest.importorskip("sparkext.config").read_settings(lambda key: None, {})
     schema = arrow_schema(out.schema)
@@ -673,7 +673,7 @@ def test_a_task_of_another_version(task: tuple[DataFrame, PipelineTask]) -> None
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "empty"])
 def test_a_damaged_build_file(left: DataFrame, right: DataFrame, damage: str) -> None:
     out = left.transform(pipelined_join(right, "k"))
-    lineage = remembered(out)
+    lineage = find_lineage(out)
     assert lineage is not None
     file = Path(lineage.sources[0].broadcast._path)  # type: ignore[attr-defined]
     content = file.read_bytes()

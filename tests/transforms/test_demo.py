@@ -20,13 +20,13 @@ from sparkext.cli import demo
 from sparkext.__main__ import main
 
 def drops_a_row(tables):
-    return demo.spark_default(tables).limit(ROWS - 1)
+    return demo.join_by_default(tables).limit(ROWS - 1)
 
 def changes_a_value(tables):
     changed = F.when(F.col("l_orderkey") != 1, F.col("p_size"))
-    return demo.spark_default(tables).withColumn("p_size", changed)
+    return demo.join_by_default(tables).withColumn("p_size", changed)
 
-demo.planned, demo.through_map_in_arrow = drops_a_row, changes_a_value
+demo.join_by_hints, demo.join_in_map_in_arrow = drops_a_row, changes_a_value
 print("exit status", main(sys.argv[1:]))
 """
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import pipelined_join, report
-from sparkext.joins.lineage import remembered
+from sparkext.joins.lineage import find_lineage
 from tests.transforms.spark_checks import (
     assert_pipelined,
     assert_same_rows,
@@ -194,7 +194,7 @@ def test_a_cached_intermediate_is_read_from_the_cache(
     try:
         over_cache = middle.transform(pipelined_join(third, THIRD))
         assert "InMemoryTableScan" in physical_plan(over_cache)
-        lineage = remembered(over_cache)
+        lineage = find_lineage(over_cache)
         assert lineage is not None and len(lineage.spec.joins) == 1
         rows = assert_same_rows(expected, over_cache)
         assert rows
@@ -347,11 +347,11 @@ def test_build_sides_live_as_long_as_a_frame_that_needs_them(
     expected = spark_join(spark_join(facts, first, FIRST, "inner"), third, THIRD, "left")
     middle = facts.transform(pipelined_join(first, FIRST))
     out = middle.transform(pipelined_join(third, THIRD, "left"))
-    lineage = remembered(out)
+    lineage = find_lineage(out)
     assert lineage is not None
     files = [Path(source.broadcast._path) for source in lineage.sources]  # type: ignore[attr-defined]
     derived = out.select("*")
-    assert remembered(derived) is None
+    assert find_lineage(derived) is None
     del middle, out, lineage
     collect_garbage(spark)
     # Publishing deletes the files of build sides that are no longer referenced.
@@ -367,7 +367,7 @@ def test_build_sides_live_as_long_as_a_frame_that_needs_them(
 
 def test_files_of_a_forgotten_pipeline_are_deleted(spark: SparkSession, facts: DataFrame, first: DataFrame) -> None:
     out = facts.transform(pipelined_join(first, FIRST))
-    lineage = remembered(out)
+    lineage = find_lineage(out)
     assert lineage is not None
     file = Path(lineage.sources[0].broadcast._path)  # type: ignore[attr-defined]
     assert out.count()

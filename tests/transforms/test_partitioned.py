@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from sparkext import pipelined_join, report
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
-from sparkext.joins.lineage import remembered
-from sparkext.spark.partition_keys import partition_keys
+from sparkext.joins.lineage import find_lineage
+from sparkext.spark.partition_keys import find_partition_keys
 from tests.transforms.spark_checks import (
     EXTENSION,
     KINDS,
@@ -107,7 +107,7 @@ def test_later_joins_ride_along(spark: SparkSession, sides: tuple[DataFrame, Dat
         assert_partitioned(out, joins=2)
     assert_same_rows(left.join(right, "k").join(small, "k", "left"), out)
     before = left.transform(pipelined_join(other, "v")).transform(pipelined_join(right, "k", partitioned=True))
-    assert remembered(before) is not None and len(remembered(before).spec.joins) == 1  # type: ignore[union-attr]
+    assert find_lineage(before) is not None and len(find_lineage(before).spec.joins) == 1  # type: ignore[union-attr]
     assert_same_rows(left.join(other, "v").join(right, "k"), before)
     twice = out.transform(pipelined_join(right.withColumnRenamed("w", "z"), "k", partitioned=True))
     assert_same_rows(left.join(right, "k").join(small, "k", "left").join(right.toDF("k", "z"), "k"), twice)
@@ -177,7 +177,7 @@ def test_the_report_is_that_of_the_partitions(sides: tuple[DataFrame, DataFrame]
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 7, 200, 20_000])
 def test_partition_keys_lead_to_their_partitions(spark: SparkSession, partitions: int) -> None:
-    keys = partition_keys(partitions)
+    keys = find_partition_keys(partitions)
     assert len({*keys}) == partitions
     rows = frame(spark, partition=list(range(partitions)), key=(pa.int32(), list(keys)))
     assert not rows.where(F.expr(f"pmod(hash(key), {partitions}) <> partition")).count()

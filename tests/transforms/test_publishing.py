@@ -35,10 +35,10 @@ from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, LOCK_SUFFIX
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.joins import publishing
-from sparkext.joins.lineage import remembered
+from sparkext.joins.lineage import find_lineage
 from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.storage.container import atomic_file
-from sparkext.storage.last_used import LastUsed
+from sparkext.storage.last_used import LruCache
 from tests.transforms.spark_checks import assert_like_spark, assert_pipelined, frame
 
 HERE = Path(__file__).parent
@@ -158,7 +158,7 @@ def test_one_copy_of_build_side_and_index_per_node(spark: SparkSession, tmp_path
 
 
 def path_of(df: DataFrame, number: int = 0) -> Path:
-    lineage = remembered(df)
+    lineage = find_lineage(df)
     assert lineage is not None
     source = lineage.sources[number]
     assert isinstance(source, published_files.BroadcastFile)
@@ -449,7 +449,7 @@ def matches_of(side: Any, keys: list[int]) -> list[list[int]]:
 def test_an_index_that_does_not_fit_the_disk_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = published_file(tmp_path, [10, 5, 10])
     monkeypatch.setattr(published_files, "open_build_side", no_space)
-    monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
+    monkeypatch.setattr(sources, "_private", LruCache(sources._PRIVATE_BUILD_SIDES))
     source = LocalFile(path)
     with pytest.warns(UserWarning, match=r"(?s)No space left on device.*own copy in memory"):
         side = source.open(RECIPE)
@@ -466,7 +466,7 @@ def test_an_index_that_does_not_fit_the_disk_is_private(tmp_path: Path, monkeypa
 def test_a_private_index_does_not_outlive_its_build_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path is the same, but the rows differ."""
     monkeypatch.setattr(published_files, "open_build_side", no_space)
-    monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
+    monkeypatch.setattr(sources, "_private", LruCache(sources._PRIVATE_BUILD_SIDES))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert matches_of(LocalFile(published_file(tmp_path, [10, 5, 10])).open(RECIPE), [10, 5]) == [[0, 2], [1]]
@@ -475,7 +475,7 @@ def test_a_private_index_does_not_outlive_its_build_file(tmp_path: Path, monkeyp
 
 def test_private_indexes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published_files, "open_build_side", no_space)
-    monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
+    monkeypatch.setattr(sources, "_private", LruCache(sources._PRIVATE_BUILD_SIDES))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number in range(2 * sources._PRIVATE_BUILD_SIDES):
@@ -507,7 +507,7 @@ def test_encrypted_build_sides_are_not_confused(monkeypatch: pytest.MonkeyPatch)
 
     The next one may reuse the same memory address, and must not be confused.
     """
-    monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
+    monkeypatch.setattr(sources, "_private", LruCache(sources._PRIVATE_BUILD_SIDES))
     for number in range(20):
         sink = pa.BufferOutputStream()
         write_build_file(pa.table({"key": pa.array([number, 100], pa.int64())}), sink)
@@ -544,7 +544,7 @@ from tests.transforms.spark_checks import assert_pipelined, frame, rows_of, spar
 from sparkext import pipelined_join, report
 from sparkext.errors import InvalidJoinError
 from sparkext.joins import publishing
-from sparkext.joins.lineage import remembered
+from sparkext.joins.lineage import find_lineage
 
 def session(master="local[2]", **settings):
     builder = SparkSession.builder.master(master)
@@ -565,7 +565,7 @@ def joined(left, right, on="k", how="inner", crossings=1):
     return out
 
 def source_of(out):
-    return remembered(out).sources[0]
+    return find_lineage(out).sources[0]
 """
 
 

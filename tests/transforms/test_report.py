@@ -20,9 +20,9 @@ from pyspark.sql import functions as F
 from sparkext import SparkExtError, pipelined_join, report
 from sparkext.errors import ReportUnavailableError
 from sparkext.joins import build_side
-from sparkext.joins.lineage import remembered
+from sparkext.joins.lineage import find_lineage
 from sparkext.plans.adaptive.operator_summary import OperatorSummary
-from sparkext.reports.metrics import TaskId, TaskMetrics, last_run
+from sparkext.reports.metrics import TaskId, TaskMetrics, select_last_run
 from sparkext.reports.report import Report, summarise
 from tests.transforms.spark_checks import assert_pipelined, configured, table
 
@@ -396,7 +396,7 @@ def test_a_foreign_frame(spark: SparkSession, facts: DataFrame) -> None:
     out = facts.transform(pipelined_join(table(a=[1, 2]), "a"))
     out.count()
     for foreign in (facts, out.select("*"), facts.join(facts, "id"), spark.range(3)):
-        assert remembered(foreign) is None
+        assert find_lineage(foreign) is None
         with pytest.raises(ReportUnavailableError, match=r"needs the DataFrame that transform\(pipelined_join"):
             report(foreign)
 
@@ -589,7 +589,7 @@ def test_an_attempt_that_failed_does_not_count() -> None:
     failed = TaskMetrics(TaskId(3, 1, 0), rows_in=7)
     tasks = [metrics(3, 1, 1, 20), failed, metrics(3, 0, 0, 10), metrics(3, 1, 2, 30)]
     for order in (tasks, tasks[::-1], tasks[2:] + tasks[:2]):
-        kept = last_run(order)
+        kept = select_last_run(order)
         assert [(task.task.partition, task.task.attempt) for task in kept] == [(0, 0), (1, 2)]
         told = summarise(LABELS, kept)
         assert told.joins[0].rows_in == 40
@@ -599,19 +599,19 @@ def test_an_attempt_that_failed_does_not_count() -> None:
 def test_only_the_latest_stage_counts() -> None:
     tasks = [metrics(9, 0, 0, 1), metrics(9, 1, 3, 1), metrics(10, 0, 0, 5), metrics(8, 2, 0, 100)]
     for order in (tasks, tasks[::-1]):
-        kept = last_run(order)
+        kept = select_last_run(order)
         assert [(task.task.stage, task.rows_in) for task in kept] == [(10, 5)]
-    assert last_run([]) == []
+    assert select_last_run([]) == []
 
 
 def test_a_task_that_reported_twice_counts_once() -> None:
-    assert len(last_run([metrics(1, 0, 0, 4), metrics(1, 0, 0, 4)])) == 1
+    assert len(select_last_run([metrics(1, 0, 0, 4), metrics(1, 0, 0, 4)])) == 1
 
 
 def test_a_task_that_stopped_early_spoils_no_report() -> None:
     """A task whose consumer needs no more rows reports before its counters are complete."""
     stopped = TaskMetrics(TaskId(1, 0, 0), rows_in=5)
-    told = summarise(LABELS, last_run([stopped, metrics(1, 1, 0, 10)]))
+    told = summarise(LABELS, select_last_run([stopped, metrics(1, 1, 0, 10)]))
     assert told.joins[0].rows_in >= 10
     assert told.joins[0].build_rows == 1234
     assert str(told)

@@ -23,9 +23,9 @@ import sparkext
 from sparkext import asof_join, pipelined_join, report, scan_parquet, theta_join
 from sparkext.build_sides.published_files import BroadcastFile
 from sparkext.build_sides.scanned_files import ScannedFiles
-from sparkext.engine.derived_rows import PipelinedRows
+from sparkext.engine.derived_rows import DerivedRows
 from sparkext.errors import InvalidScanError
-from sparkext.joins.lineage import remembered
+from sparkext.joins.lineage import find_lineage
 from tests.transforms.spark_checks import EXTENSION
 
 UTC = datetime.timezone.utc
@@ -133,7 +133,7 @@ def test_joins_that_follow_read_the_files(spark: SparkSession, folder: Path) -> 
     out = probe.transform(pipelined_join(build, "id", "left")).transform(
         pipelined_join(scan_parquet(spark, folder, columns=["i16", "day"]), [("i8", "i16")])
     )
-    lineage = remembered(out)
+    lineage = find_lineage(out)
     assert lineage is not None and lineage.scan is not None
     assert [type(source) for source in lineage.sources] == [ScannedFiles, ScannedFiles]
     whole = spark.read.parquet(str(folder))
@@ -143,7 +143,7 @@ def test_joins_that_follow_read_the_files(spark: SparkSession, folder: Path) -> 
     )
     assert_like_spark(out, expected)
     computed = probe.transform(pipelined_join(right, "id"))
-    assert isinstance(remembered(computed).sources[0], BroadcastFile)  # type: ignore[union-attr]
+    assert isinstance(find_lineage(computed).sources[0], BroadcastFile)  # type: ignore[union-attr]
     assert rows_of(computed) == rows_of(left.join(whole.where("id < 2000").selectExpr("id", "t AS other"), "id"))
 
 
@@ -202,7 +202,7 @@ def test_a_build_side_that_is_a_pipeline_of_scans_is_made_by_workers(
     dates = scan_parquet(spark, folder, columns=["i16", "day"])
     build = scanned.transform(pipelined_join(dates, [("i32", "i16")], how))
     out = left.transform(pipelined_join(build, "id"))
-    assert [type(source) for source in remembered(out).sources] == [PipelinedRows]  # type: ignore[union-attr]
+    assert [type(source) for source in find_lineage(out).sources] == [DerivedRows]  # type: ignore[union-attr]
     expected = right.join(whole.select("i16", "day"), F.col("i32") == F.col("i16"), how)
     assert_like_spark(out, whole.select("id", "s").join(expected, "id"))
     some = scanned.transform(pipelined_join(spark.range(2950).selectExpr("id AS other"), [("id", "other")]))
@@ -216,7 +216,7 @@ def test_other_uses_are_those_of_any_dataframe(spark: SparkSession, folder: Path
     assert frame.select("id").transform(pipelined_join(frame, "id")).count() == 3000
     cached = scan_parquet(spark, folder, columns=["id"]).cache()
     out = cached.transform(pipelined_join(cached, "id"))
-    assert remembered(out).scan is None  # type: ignore[union-attr]
+    assert find_lineage(out).scan is None  # type: ignore[union-attr]
     assert out.count() == 3000
     cached.unpersist()
 

@@ -16,11 +16,11 @@ import pytest
 
 from sparkext.build_sides import index_store, rows_on_disk
 from sparkext.build_sides.file import write_build_file
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, open_build_side
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.errors import SparkExtError
@@ -29,7 +29,7 @@ from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.storage.container import TEMPORARY_SUFFIX, atomic_file
-from sparkext.storage.publication import LOCK_SUFFIX, locked_if_free
+from sparkext.storage.publication import LOCK_SUFFIX, hold_lock_if_free
 
 ALLOCATE = [(pa, "allocate_buffer"), *((np, name) for name in ("empty", "zeros", "full", "empty_like", "arange"))]
 PROBE = pa.record_batch({"k": [7, 1 << 40, None, 8, 7], "s": ["x", None, "y", "z", "x"], "n": [1, 2, 3, 4, 5]})
@@ -79,9 +79,9 @@ def files_of(path: Path) -> ScannedFiles:
 
 
 def run(spec: PipelineSpec, path: Path, files: ScannedFiles | None) -> list[dict[str, Any]]:
-    recipe = index_recipe(spec, 0, SETTINGS.debug_hash_mask)
+    recipe = derive_index_recipe(spec, 0, SETTINGS.debug_hash_mask)
     build = open_build_side(path, recipe) if files is None else files.open(recipe)
-    pipeline = join_pipeline(spec, [build], SCHEMA, SETTINGS, Resources(lambda: None))
+    pipeline = create_pipeline(spec, [build], SCHEMA, SETTINGS, Resources(lambda: None))
     source = RowBatches([PROBE], spec, SETTINGS.morsel_max_rows)
     return [row for batch in pipeline.run(source) for row in batch.to_pylist()]
 
@@ -121,7 +121,7 @@ def test_memory_runs_out_at_every_allocation(kind: str, tmp_path: Path, monkeypa
         assert threading.active_count() == threads
         assert not list(folder.glob(f"*{TEMPORARY_SUFFIX}"))
         for lock in folder.glob(f"*{LOCK_SUFFIX}"):
-            with locked_if_free(lock) as is_free:
+            with hold_lock_if_free(lock) as is_free:
                 assert is_free
         assert run(spec, path, files) == expected, "nothing half done is found by who comes next"
         assert len(list(folder.glob(f"*{INDEX_SUFFIX}"))) == 1

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sparkext.config import read_settings
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Pipeline, Resources
 from sparkext.engine.sinks import groups
 from sparkext.engine.sources.row_batches import RowBatches
@@ -94,7 +94,9 @@ def pipeline(
     settings = read_settings({f"spark.sparkext.{name.replace('_', '.')}": str(v) for name, v in given.items()}.get, {})
     several = aggregations if isinstance(aggregations, tuple) else (aggregations,)
     spec = PipelineSpec(3, (), (), filter=kept, aggregations=several)
-    return join_pipeline(PipelineSpec.from_json(spec.to_json()), [], schema, settings, Resources(headroom, cores=cores))
+    return create_pipeline(
+        PipelineSpec.from_json(spec.to_json()), [], schema, settings, Resources(headroom, cores=cores)
+    )
 
 
 def parts_of(made: Pipeline, batch: pa.RecordBatch, most: int = 100) -> list[tuple[object, ...]]:

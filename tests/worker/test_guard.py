@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.operators.join_matches import JoinMatches
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.row_batches import RowBatches
-from sparkext.engine.sources.scanned_splits import ScannedSplits, probe_bounds
+from sparkext.engine.sources.scanned_splits import ScannedSplits, find_probe_bounds
 from sparkext.errors import ConditionError
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.indexes.nested_loop import NestedLoop
@@ -71,7 +71,7 @@ def spec_of(how: str) -> PipelineSpec:
 
 def build_of(spec: PipelineSpec, spans: Spans) -> BuildSide:
     columns = [pa.array(ends, pa.int32()) for ends in zip(*spans, strict=True)]
-    return index_in_memory(len(spans), columns, index_recipe(spec, 0, FULL_MASK))
+    return index_in_memory(len(spans), columns, derive_index_recipe(spec, 0, FULL_MASK))
 
 
 def probe_of(values: Sequence[int | None]) -> list[pa.Array]:
@@ -104,7 +104,7 @@ def run(how: str, values: Sequence[int | None], spans: Spans) -> list[tuple[int 
     spec = spec_of(how)
     schema = pa.schema([(f"c{number}", pa.int32()) for number in range(len(spec.outputs))])
     settings = read_settings(lambda _: None, {})
-    pipeline = join_pipeline(spec, [build_of(spec, spans)], schema, settings, Resources(lambda: None))
+    pipeline = create_pipeline(spec, [build_of(spec, spans)], schema, settings, Resources(lambda: None))
     arrays, names = probe_of(values), ["x", "more"]
     if how in BUILD_PRESERVING:  # this task owns all rows of the build side
         nulls = [pa.nulls(len(spans), array.type) for array in arrays]
@@ -160,10 +160,10 @@ def test_row_groups_are_read_for_what_may_fail() -> None:
     for first in (spec_of("inner").joins[0], JoinSpec("inner", (), "auto", "", ranges=RANGES)):
         spec = PipelineSpec(2, (first, keyed), ())
         builds = [
-            index_in_memory(2, [pa.array([1, 2], pa.int32())] * 2, index_recipe(spec, number, FULL_MASK))
+            index_in_memory(2, [pa.array([1, 2], pa.int32())] * 2, derive_index_recipe(spec, number, FULL_MASK))
             for number in range(2)
         ]
-        assert [bound.keys for bound in probe_bounds(spec, builds)] == ([] if first.may_fail else [(1, 2)])
+        assert [bound.keys for bound in find_probe_bounds(spec, builds)] == ([] if first.may_fail else [(1, 2)])
 
 
 def test_partitions_are_read_for_what_may_fail(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_partitions_are_read_for_what_may_fail(tmp_path: Path) -> None:
     for first in (spec_of("inner").joins[0], JoinSpec("inner", (), "auto", "", ranges=RANGES)):
         spec = PipelineSpec(3, (first, keyed), ())
         builds = [
-            index_in_memory(2, [pa.array([1, 2], pa.int32())] * 2, index_recipe(spec, number, FULL_MASK))
+            index_in_memory(2, [pa.array([1, 2], pa.int32())] * 2, derive_index_recipe(spec, number, FULL_MASK))
             for number in range(2)
         ]
         for value, is_read in (("2", True), ("3", first.may_fail)):
@@ -209,7 +209,7 @@ def test_nothing_is_tried_behind_the_first_match_of_a_row(how: str, form: str, r
 
     def found(values: Sequence[int]) -> list[tuple[Any, ...]]:
         spans = [MATCHES_FIRST[0]] * 2_500 + MATCHES_FIRST
-        pipeline = join_pipeline(spec, [build_of(spec, spans)], schema, settings, Resources(lambda: None))
+        pipeline = create_pipeline(spec, [build_of(spec, spans)], schema, settings, Resources(lambda: None))
         batch = pa.record_batch([pa.array(values, pa.int32())], ["x"])
         batches = list(pipeline.run(RowBatches([batch], spec, 10_000)))
         return [row for out in batches for row in zip(*(c.to_pylist() for c in out.columns), strict=True)]

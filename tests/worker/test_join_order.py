@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings
-from sparkext.engine.join_pipeline import join_pipeline
-from sparkext.engine.measured_order import best_order, ordered
+from sparkext.engine.join_pipeline import create_pipeline
+from sparkext.engine.measured_order import find_best_order, order_joins
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.kernels.columns.gather import Column
 from sparkext.plans.adaptive.delivery import DELIVERIES
-from sparkext.plans.adaptive.join_order import movable, needed, reducers
+from sparkext.plans.adaptive.join_order import count_movable, find_prerequisites, find_reducers
 from sparkext.plans.expressions.expression import column, condition
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec
@@ -38,7 +38,7 @@ LONG = parse_key_type("int64")
 
 def orders(spec: PipelineSpec) -> Iterator[list[int]]:
     """Yield every valid order."""
-    free, needs = movable(spec), needed(spec)
+    free, needs = count_movable(spec), find_prerequisites(spec)
     for order in itertools.permutations(range(free)):
         if all(needs[number] <= {*order[:place]} for place, number in enumerate(order)):
             yield [*order, *range(free, len(spec.joins))]
@@ -46,7 +46,7 @@ def orders(spec: PipelineSpec) -> Iterator[list[int]]:
 
 def check(case: Case, order: Sequence[int], with_settings: Settings, cuts: Sequence[int] = ()) -> TaskMetrics:
     metrics = TaskMetrics(NO_TASK, order=list(order))
-    pipeline = join_pipeline(case.spec, case.builds, case.schema, with_settings, Resources(lambda: None), metrics)
+    pipeline = create_pipeline(case.spec, case.builds, case.schema, with_settings, Resources(lambda: None), metrics)
     bound = DELIVERIES[with_settings.debug_delivery].rows or with_settings.morsel_max_rows
     rows = rows_in_order(pipeline.run(case.source(cuts, with_settings=with_settings)), case.schema, bound)
     assert sorted(canonical_rows(rows)) == sorted(canonical_rows(case.arrow_values(case.expected)))
@@ -121,7 +121,7 @@ def test_any_reduced_build_side(data: st.DataObject) -> None:
     outputs = [Reference(0, 0), Reference(1, 0), Reference(1, 6)]
     algorithms = [data.draw(st.sampled_from(["auto", "hash", "sort_merge"])) for _ in steps]
     case = Case(tables, steps, outputs, algorithms, data.draw(st.sampled_from([FULL_MASK, 0]), label="hash mask"))
-    assert reducers(case.spec, 0) == tuple(range(1, len(steps)))
+    assert find_reducers(case.spec, 0) == tuple(range(1, len(steps)))
     told = check(case, [], settings(debug_join_order="random", morsel_max_rows=7, morsel_min_rows=1))
     assert [number for number, _ in told.reduced] == ([0] if sizes[0] else [])
 
@@ -132,7 +132,7 @@ def test_a_build_side_is_reduced_once_its_join_has_emitted_as_many_rows() -> Non
     buyers = make_table(generator, 1, 0.0, 1)
     steps = [Step("inner", [(Reference(0, 1), 1)], [False]), Step("inner", [(Reference(1, 2), 2)], [False])]
     case = Case([probe, sales, buyers], steps, [Reference(0, 0), Reference(1, 0), Reference(2, 6)])
-    assert reducers(case.spec, 0) == (1,)
+    assert find_reducers(case.spec, 0) == (1,)
     kept = sum(text == "" for text in sales[2])
     assert 0 < kept <= 6
     cuts = list(range(10, 40, 10))
@@ -163,7 +163,7 @@ def test_a_large_build_side_is_sampled_first(reducing: Sequence[int], kept: int 
     builds = of(spec, range(5000), reducing)
     way = settings(morsel_max_rows=5000, morsel_min_rows=1)
     metrics = TaskMetrics(NO_TASK)
-    pipeline = join_pipeline(spec, builds, pa.schema([("n", pa.int64())]), way, Resources(lambda: None), metrics)
+    pipeline = create_pipeline(spec, builds, pa.schema([("n", pa.int64())]), way, Resources(lambda: None), metrics)
     batches = [pa.record_batch(probe, names=["n"])] * 2
     found = [n for batch in pipeline.run(RowBatches(batches, spec, 5000)) for n in batch.column(0).to_pylist()]
     assert sorted(found) == sorted([*reducing] * 2)
@@ -182,7 +182,7 @@ def numbers(*joins: tuple[str, int], rows: int = 1000) -> tuple[PipelineSpec, li
 def of(spec: PipelineSpec, *columns: Sequence[int]) -> list[BuildSide]:
     return [
         index_in_memory(
-            len(keys), [pa.array(keys, pa.int64())], replace(index_recipe(spec, n, FULL_MASK), gathered=(0,))
+            len(keys), [pa.array(keys, pa.int64())], replace(derive_index_recipe(spec, n, FULL_MASK), gathered=(0,))
         )
         for n, keys in enumerate(columns)
     ]
@@ -195,23 +195,23 @@ def morsel(arrays: list[pa.Array]) -> RowSet:
 def test_what_keeps_least_runs_first_and_fan_outs_last() -> None:
     spec, probe = numbers(("inner", 0), ("left", 0), ("anti", 0), ("semi", 0))
     builds = of(spec, [*range(1000)] * 3, range(1000), range(0, 1000, 2), range(0, 1000, 10))
-    assert best_order(spec, builds, morsel(probe)) == (3, 2, 1, 0)
-    assert best_order(spec, builds, morsel([probe[0][:63]])) == (0, 1, 2, 3)  # too few to decide
+    assert find_best_order(spec, builds, morsel(probe)) == (3, 2, 1, 0)
+    assert find_best_order(spec, builds, morsel([probe[0][:63]])) == (0, 1, 2, 3)  # too few to decide
 
 
 def test_joins_of_build_sides_are_measured_on_their_rows() -> None:
     spec, probe = numbers(("inner", 0), ("inner", 1), ("inner", 1), ("inner", 2))
     builds = of(spec, [*range(1000)] * 4, range(1000), range(0, 1000, 10), range(0, 1000, 20))
-    assert best_order(spec, builds, morsel(probe)) == (0, 2, 1, 3)
+    assert find_best_order(spec, builds, morsel(probe)) == (0, 2, 1, 3)
     builds = of(spec, [*range(1000)] * 4, range(1000), range(900), range(0, 1000, 20))
-    assert best_order(spec, builds, morsel(probe)) == (0, 1, 3, 2)
+    assert find_best_order(spec, builds, morsel(probe)) == (0, 1, 3, 2)
 
 
 @pytest.mark.parametrize("kept", [0, 1000])
 def test_nothing_left_of_the_sample(kept: int) -> None:
     spec, probe = numbers(("inner", 0), ("inner", 1), ("semi", 0))
     builds = of(spec, range(kept), range(3), range(500))
-    assert sorted(best_order(spec, builds, morsel(probe))) == [0, 1, 2]
+    assert sorted(find_best_order(spec, builds, morsel(probe))) == [0, 1, 2]
 
 
 def test_a_nested_loop_is_not_tried() -> None:
@@ -219,7 +219,7 @@ def test_a_nested_loop_is_not_tried() -> None:
     loop = replace(spec.joins[0], keys=(), theta=condition("<", column(0, 0, LONG), column(1, 0, LONG)))
     spec = replace(spec, joins=(loop, spec.joins[1]))
     assert spec.joins[0].nested
-    assert best_order(spec, of(spec, range(1 << 20), range(900)), morsel(probe)) == (1, 0)
+    assert find_best_order(spec, of(spec, range(1 << 20), range(900)), morsel(probe)) == (1, 0)
 
 
 @pytest.mark.parametrize("mode, order", [("measured", [1, 0]), ("query", []), ("random", None)])
@@ -232,10 +232,10 @@ def test_the_order_of_a_task(mode: str, order: list[int] | None) -> None:
     for partition in range(8):
         metrics = TaskMetrics(TaskId(0, partition, 0))
         batches = [pa.record_batch(probe, names=["n"])]
-        source = ordered(spec, builds, RowBatches(batches, spec, 300), way, metrics)
+        source = order_joins(spec, builds, RowBatches(batches, spec, 300), way, metrics)
         schema = pa.schema([("n", pa.int64())])
         found = pa.Table.from_batches(
-            join_pipeline(spec, builds, schema, way, Resources(lambda: None), metrics).run(source)
+            create_pipeline(spec, builds, schema, way, Resources(lambda: None), metrics).run(source)
         )
         assert sorted(found.column(0).to_pylist()) == sorted([*range(0, 1000, 10)] * 3)
         assert (metrics.rows_in, metrics.morsels) == (1000, 4)
@@ -256,7 +256,7 @@ def test_no_rows_and_one(rows: int) -> None:
     spec, probe = numbers(("inner", 0), ("semi", 0), rows=rows)
     builds = of(spec, range(2), range(2))
     metrics = TaskMetrics(NO_TASK)
-    source = ordered(spec, builds, RowBatches([pa.record_batch(probe, names=["n"])], spec, 10), DEFAULTS, metrics)
-    pipeline = join_pipeline(spec, builds, pa.schema([("n", pa.int64())]), DEFAULTS, Resources(lambda: None), metrics)
+    source = order_joins(spec, builds, RowBatches([pa.record_batch(probe, names=["n"])], spec, 10), DEFAULTS, metrics)
+    pipeline = create_pipeline(spec, builds, pa.schema([("n", pa.int64())]), DEFAULTS, Resources(lambda: None), metrics)
     assert sum(batch.num_rows for batch in pipeline.run(source)) == rows
     assert metrics.order == []

@@ -22,7 +22,7 @@ from sparkext.kernels.indexes.matches import Cursor, Matches, probe
 from sparkext.kernels.indexes.range_index import RangeIndex, RangeKeys
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
-from sparkext.kernels.runtime.jit import JIT_ENABLED, frozen
+from sparkext.kernels.runtime.jit import JIT_ENABLED, freeze
 from sparkext.plans.adaptive.operator_summary import merge_summaries
 from sparkext.plans.adaptive.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskId, TaskMetrics
@@ -80,8 +80,8 @@ def test_more_pairs_than_32_bits_count(kind: str) -> None:
 def test_row_ids_are_as_wide_as_they_have_to_be(rows: int) -> None:
     dtype = row_id_dtype(rows)
     assert np.array([-1, rows - 1], dtype=dtype).tolist() == [-1, rows - 1]
-    first = frozen(np.array([0], dtype=dtype))
-    matches = Matches(first, frozen(np.array([rows], dtype=dtype)), None, 1, rows)
+    first = freeze(np.array([0], dtype=dtype))
+    matches = Matches(first, freeze(np.array([rows], dtype=dtype)), None, 1, rows)
     pairs, _ = probe(matches, "inner", Cursor(0, rows - 2), 5, 2)
     assert pairs.build_rows is not None and pairs.build_rows.tolist() == [rows - 2, rows - 1]
 
@@ -111,7 +111,7 @@ def test_a_column_of_more_rows_than_32_bits_count() -> None:
     nulls = rows - len(wanted)
     array = pa.Array.from_buffers(pa.int8(), rows, [pa.py_buffer(bits), pa.py_buffer(values)], nulls)
     column = Column.of(array)
-    ids = frozen(np.array([*wanted, 5, -1], dtype=row_id_dtype(rows)))
+    ids = freeze(np.array([*wanted, 5, -1], dtype=row_id_dtype(rows)))
     assert column.take(ids, missing=True).to_pylist() == [1, 2, 3, 4, 5, None, None]
 
 
@@ -128,13 +128,13 @@ def far_texts() -> Column:
 
 def test_texts_beyond_what_32_bit_offsets_reach() -> None:
     column = far_texts()
-    rows = frozen(np.array([3, 1, -1, 1], dtype=np.int32))
+    rows = freeze(np.array([3, 1, -1, 1], dtype=np.int32))
     assert column.take(rows, missing=True).to_pylist() == [b"xyz", b"abcd", None, b"abcd"]
     sizes = np.zeros(2, dtype=np.int64)
-    column.add_sizes(frozen(np.array([0, 2], dtype=np.int32)), False, sizes)
+    column.add_sizes(freeze(np.array([0, 2], dtype=np.int32)), False, sizes)
     assert sizes.tolist() == [(1 << 31) - 2 + 4, (1 << 31) - 2 + 4]
     with pytest.raises(VarBytesOverflowError):
-        column.take(frozen(np.array([0, 2], dtype=np.int32)), missing=False)
+        column.take(freeze(np.array([0, 2], dtype=np.int32)), missing=False)
     assert column.longest <= MAX_VAR_BYTES
 
 

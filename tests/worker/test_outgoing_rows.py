@@ -14,7 +14,7 @@ import pytest
 
 from sparkext.engine.sinks import outgoing_rows as leaving_rows
 from sparkext.engine.sinks.gathered_rows import GatheredRows
-from sparkext.engine.sinks.outgoing_rows import RESULT, Leaving, OutgoingRows
+from sparkext.engine.sinks.outgoing_rows import RESULT, OutgoingFile, OutgoingRows
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.shuffle.join_size import WIDTH
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
@@ -37,7 +37,7 @@ TABLE = pa.table(
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(Leaving, "target", lambda self: tmp_path / "map")
+    monkeypatch.setattr(OutgoingFile, "target", lambda self: tmp_path / "map")
     return tmp_path / "map"
 
 
@@ -49,7 +49,7 @@ def sent(
         (0,), (pa.int64(),), (False,), RoutingTable(BUCKETS, BUCKETS), keeps_unmatchable, (1 << 64) - 1
     )
     rows = GatheredRows([ColumnRef(0, 0), ColumnRef(0, 1)], TABLE.schema, [])
-    sink = OutgoingRows(rows, Leaving(partitioning, "run"), lambda: None)
+    sink = OutgoingRows(rows, OutgoingFile(partitioning, "run"), lambda: None)
 
     def process(batch: pa.RecordBatch) -> None:
         morsel = RowSet.of_morsel([Column.of(column) for column in batch.columns], batch.num_rows)

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
 from sparkext.engine import pipeline as pipeline_module
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.operators import join as join_module
 from sparkext.engine.pipeline import Pipeline, Resources
 from sparkext.engine.sources.row_batches import RowBatches
@@ -91,7 +91,7 @@ def arrays_of(table: Sequence[Sequence[Any]], types: Sequence[pa.DataType] = TYP
 
 
 def build_side(arrays: Sequence[pa.Array], rows: int, join: JoinSpec, hash_mask: int) -> BuildSide:
-    recipe = index_recipe(PipelineSpec(0, (join,), ()), 0, hash_mask)
+    recipe = derive_index_recipe(PipelineSpec(0, (join,), ()), 0, hash_mask)
     build = index_in_memory(rows, arrays, replace(recipe, gathered=tuple(range(len(arrays)))))
     if join.ranges:
         assert build.index.kind == "range"
@@ -182,7 +182,7 @@ class Case:
 
     def pipeline(self, with_settings: Settings = DEFAULTS, headroom: Headroom = HEADROOMS["unknown"]) -> Pipeline:
         spec = PipelineSpec.from_json(self.spec.to_json())
-        return join_pipeline(spec, self.builds, self.schema, with_settings, Resources(headroom))
+        return create_pipeline(spec, self.builds, self.schema, with_settings, Resources(headroom))
 
     def check(
         self,
@@ -380,7 +380,7 @@ def test_output_is_lazy_and_small_whatever_the_fan_out() -> None:
     builds = [build_side([column], rows, join, FULL_MASK) for _ in range(2)]
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     thousand = settings(morsel_max_rows=1000, morsel_min_rows=1)
-    batches = join_pipeline(spec, builds, schema, thousand, Resources(lambda: None)).run(
+    batches = create_pipeline(spec, builds, schema, thousand, Resources(lambda: None)).run(
         RowBatches([pa.record_batch({"k": column})], spec, 1000)
     )
     for number in range(3):
@@ -398,7 +398,7 @@ def test_one_key_with_many_matches() -> None:
     builds = [build_side(arrays, many, join, FULL_MASK)]
     schema = pa.schema([("k", pa.int64()), ("row", pa.int64())])
     thousand = settings(morsel_max_rows=1000, morsel_min_rows=1)
-    pipeline = join_pipeline(spec, builds, schema, thousand, Resources(lambda: None))
+    pipeline = create_pipeline(spec, builds, schema, thousand, Resources(lambda: None))
     found = list(pipeline.run(RowBatches([pa.record_batch({"k": [3, 7, None]})], spec, 1000)))
     assert {batch.num_rows for batch in found} == {1000}
     table = pa.Table.from_batches(found)
@@ -500,7 +500,7 @@ def test_the_key_of_a_full_join_with_using_is_whichever_side_has_it(left: str, r
     batch = pa.record_batch(
         {"owner": pa.array([None] * 3 + [0, 1, 2], pa.int64()), "k": pa.array([*probe, None, None, None], types[left])}
     )
-    pipeline = join_pipeline(spec, builds, schema, DEFAULTS, Resources(lambda: None))
+    pipeline = create_pipeline(spec, builds, schema, DEFAULTS, Resources(lambda: None))
     got = rows_in_order(pipeline.run(RowBatches([batch], spec, 1000)), schema, 10)
     assert sorted(got, key=repr) == sorted(
         [[1, 1], [far[left]] * 2, [None, None], [far[right] - 5] * 2, [None, None]], key=repr
@@ -529,7 +529,7 @@ def one_join(
     keys = pa.array(range(len(payload)), pa.int64())
     builds = [build_side([keys, payload], len(payload), TYPED_JOIN, FULL_MASK)]
     schema = pa.schema([("key", pa.int64()), (name, output)])
-    pipeline = join_pipeline(TYPED, builds, schema, with_settings, Resources(headroom))
+    pipeline = create_pipeline(TYPED, builds, schema, with_settings, Resources(headroom))
     return pipeline, pa.record_batch({"key": keys})
 
 
@@ -568,7 +568,7 @@ def test_a_probe_side_of_another_width_is_refused() -> None:
 def test_every_join_needs_its_build_side() -> None:
     case = three_joins()
     with pytest.raises(ValueError, match="3 joins need as many build sides, got 2"):
-        join_pipeline(case.spec, case.builds[:2], case.schema, DEFAULTS, Resources(lambda: None))
+        create_pipeline(case.spec, case.builds[:2], case.schema, DEFAULTS, Resources(lambda: None))
 
 
 def test_batches_hold_as_many_strings_as_they_may() -> None:
@@ -661,7 +661,7 @@ def test_every_way_of_delivery_gives_the_same_rows(
         steps = [Step(how, [(Reference(0, 1), 1)], [False]), Step("left", [(Reference(1, 3), 3)], [True])]
         case = Case(tables, steps, [Reference(source, 0) for source in range(3)])
         way = settings(debug_delivery=delivery, threads=threads, morsel_max_rows=8, morsel_min_rows=1)
-        pipeline = join_pipeline(case.spec, case.builds, case.schema, way, Resources(lambda: None, cores=cores))
+        pipeline = create_pipeline(case.spec, case.builds, case.schema, way, Resources(lambda: None, cores=cores))
         got = rows_in_order(pipeline.run(case.source([10, 30], with_settings=way)), case.schema, 200_000)
         expected = canonical_rows(case.arrow_values(case.expected))
         if cores > 1:

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
-from sparkext.engine.derived_rows import PipelinedRows
+from sparkext.engine.derived_rows import DerivedRows
 from sparkext.engine.sinks import groups
 from sparkext.errors import BuildSideTooLargeError, ConditionError
 from sparkext.parquet.scan import ParquetScan
@@ -63,12 +63,12 @@ def scan_of(table: pa.Table, path: Path) -> tuple[ParquetScan, DataFile]:
 
 def source_of(
     tmp_path: Path, table: pa.Table, spec: PipelineSpec, projection: Projection, parts: int = 3
-) -> PipelinedRows:
+) -> DerivedRows:
     """Return a pipeline over the table in parts. The dimension is every join's build side; all columns are integers."""
     scan, file = scan_of(table, tmp_path / "facts")
     below, dims = scan_of(DIMS, tmp_path / "dims")
     build = ScannedFiles(below, (dims.split(0, 2**62),), 1 << 30, 1 << 30, 1)
-    return PipelinedRows(
+    return DerivedRows(
         spec.to_json(),
         scan,
         tuple(plan_splits([file], parts, 1 << 40, 1)),
@@ -87,7 +87,7 @@ def integers(columns: int) -> pa.Schema:
     return pa.schema([(f"c{number}", pa.int64()) for number in range(columns)])
 
 
-def rows_of(source: PipelinedRows) -> Counter[Row]:
+def rows_of(source: DerivedRows) -> Counter[Row]:
     count, columns = source.columns()
     found = Counter(zip(*(array.to_pylist() for array in columns), strict=True))
     assert found.total() == count
@@ -157,7 +157,7 @@ def test_pipelines_of_pipelines(tmp_path: Path) -> None:
 
 def test_an_index_is_kept_until_a_file_below_changes(tmp_path: Path) -> None:
     source = source_of(tmp_path, facts(100, 5, 0), JOINED, Projection(None, KEPT))
-    recipe = index_recipe(JOINED, 0, -1)
+    recipe = derive_index_recipe(JOINED, 0, -1)
     assert not source.open(recipe).reused
     assert source.open(recipe).reused
     labelled = json.loads(source.spec_json)

@@ -16,7 +16,7 @@ import pytest
 
 from sparkext.kernels.indexes.matches import START
 from sparkext.kernels.indexes.nested_loop import NestedLoop, PairTest
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.predicates.compiler import WithConstants
 from sparkext.predicates.python_predicate import (
     PredicateError,
@@ -49,7 +49,7 @@ class Compiled:
 
         test = self.tests[bound.fingerprint].bound(bound.constants, decide)
         arrays = [
-            (frozen(np.array(values, dtype="u1" if kind[0][1] == "bool" else kind[0][1])),)
+            (freeze(np.array(values, dtype="u1" if kind[0][1] == "bool" else kind[0][1])),)
             for values, kind in zip((left, right), fields, strict=True)
         ]
         loop = NestedLoop(test, *arrays, morsel_rows=len(left), build_side_rows=len(right))

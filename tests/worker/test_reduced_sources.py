@@ -15,10 +15,10 @@ import pytest
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
-from sparkext.engine.derived_rows import PipelinedRows
+from sparkext.engine.derived_rows import DerivedRows
 from sparkext.engine.operators import early_drop
 from sparkext.engine.pipeline_task import PipelineTask
-from sparkext.engine.reduced_sources import ReducedRows, reduced
+from sparkext.engine.reduced_sources import ReducedRows, reduce_sources
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expressions.expression import Expression, column, condition, literal
 from sparkext.plans.expressions.key_types import parse_key_type
@@ -104,13 +104,13 @@ def test_scans_drop_what_is_found_by_dropped_keys(
 ) -> None:
     """Even if the reducing joins are stopped because they drop too few rows."""
     if in_vain:
-        monkeypatch.setattr(early_drop.Dropped, "too_few", property(lambda seen: seen.rows_in > 0))
+        monkeypatch.setattr(early_drop.DropCounters, "too_few", property(lambda seen: seen.rows_in > 0))
     small = scanned(tmp_path / "small", table(2, 300, (200, 100)), below(1, 10))
     large = scanned(tmp_path / "large", table(3, 9000, (40, 200, 1000)))
     seen = (ColumnRef(2, 0 if how == "existence" else 2),) if how in ("inner", "left", "existence") else ()
     outputs = (ColumnRef(0, 0), ColumnRef(0, 1), *seen)
     spec = PipelineSpec(2, (join(drops, (0, 0, 0)), join(how, (0, 1, 0), (0, 0, 1))), outputs)
-    assert isinstance(reduced(spec, (small, large), SETTINGS)[1], ReducedRows)
+    assert isinstance(reduce_sources(spec, (small, large), SETTINGS)[1], ReducedRows)
     rows, sizes = answered(spec, (small, large))
     expected, whole = answered(spec, (small, large), AS_ASKED)
     assert rows == expected
@@ -119,12 +119,12 @@ def test_scans_drop_what_is_found_by_dropped_keys(
     assert sizes[1] < (9000 if in_vain else 2000)
 
 
-def pipelined(facts: ScannedFiles, dims: ScannedFiles, spec: PipelineSpec) -> PipelinedRows:
+def pipelined(facts: ScannedFiles, dims: ScannedFiles, spec: PipelineSpec) -> DerivedRows:
     kept = tuple(Expression("column", None, column=number) for number in range(3))
     parts = ((replace(facts.splits[0], length=20_000),), (replace(facts.splits[0], start=20_000),))
     limits = (SETTINGS, 1 << 30, 1 << 30, 2)
     sources = (dims,) * len(spec.joins)
-    return PipelinedRows(
+    return DerivedRows(
         spec.to_json(), facts.scan, parts, sources, integers(3), Projection(None, kept), integers(3), *limits
     )
 
@@ -139,7 +139,7 @@ def test_pipelines_drop_within(tmp_path: Path) -> None:
     spec = PipelineSpec(
         2, (join("inner", (0, 0, 0)), join("inner", (1, 1, 0))), (ColumnRef(0, 0), ColumnRef(1, 2), ColumnRef(2, 1))
     )
-    source = reduced(spec, (build, nations), SETTINGS)[0]
+    source = reduce_sources(spec, (build, nations), SETTINGS)[0]
     assert isinstance(source, ReducedRows)
     assert isinstance(source.sources[0], ReducedRows)
     rows, sizes = answered(spec, (build, nations))
@@ -191,7 +191,7 @@ def test_names_tell_by_what_rows_were_dropped(tmp_path: Path) -> None:
     names = {large.digest()}
     for most in (10, 20):
         small = scanned(tmp_path / "small", table(2, 300, (200, 100)), below(1, most))
-        source = reduced(spec, (small, large), SETTINGS)[1]
+        source = reduce_sources(spec, (small, large), SETTINGS)[1]
         assert source is not None
         names.add(source.digest())
     assert len(names) == 3
@@ -210,8 +210,8 @@ def test_what_may_fail_drops_nothing_elsewhere(tmp_path: Path) -> None:
     )
     large = scanned(tmp_path / "large", table(3, 90_000, (200, 40, 1000)))
     spec = PipelineSpec(2, (join("semi", (0, 0, 0)), join("inner", (0, 0, 0))), (ColumnRef(0, 0), ColumnRef(2, 2)))
-    assert reduced(spec, (build, large), SETTINGS)[1] is large
+    assert reduce_sources(spec, (build, large), SETTINGS)[1] is large
     above = replace(pipelined(facts, facts, JOINED), sources=(build,))
-    assert reduced(spec, (above, large), SETTINGS)[1] is large
+    assert reduce_sources(spec, (above, large), SETTINGS)[1] is large
     harmless = replace(above, sources=(replace(build, projection=Projection(None, build.projection.columns)),))
-    assert isinstance(reduced(spec, (harmless, large), SETTINGS)[1], ReducedRows)
+    assert isinstance(reduce_sources(spec, (harmless, large), SETTINGS)[1], ReducedRows)

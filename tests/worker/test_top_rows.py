@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sparkext.config import read_settings
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Pipeline, Resources
 from sparkext.engine.sinks import top_rows
 from sparkext.engine.sources.row_batches import RowBatches
@@ -19,13 +19,13 @@ from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.gather import Column
 from sparkext.plans.adaptive.delivery import DELIVERIES
 from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
-from sparkext.plans.pipeline.top import OrderedBy, Top
+from sparkext.plans.pipeline.top import OrderColumn, Top
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 
 SCHEMA = pa.schema([("l", pa.list_(pa.int64())), ("t", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
-BY_NUMBER = (OrderedBy(2, True, True),)
-BY_TEXT = (OrderedBy(1, False, False), OrderedBy(3, True, False), OrderedBy(2, False, True))
+BY_NUMBER = (OrderColumn(2, True, True),)
+BY_TEXT = (OrderColumn(1, False, False), OrderColumn(3, True, False), OrderColumn(2, False, True))
 
 
 def rows_of(count: int, distinct: int = 10**9, nulls: float = 0.1, seed: int = 3) -> pa.RecordBatch:
@@ -51,7 +51,9 @@ def pipeline(
 ) -> Pipeline:
     settings = read_settings({f"spark.sparkext.{name.replace('_', '.')}": str(v) for name, v in given.items()}.get, {})
     spec = PipelineSpec(4, (), tuple(ColumnRef(0, column) for column in range(4)), top=top)
-    return join_pipeline(PipelineSpec.from_json(spec.to_json()), [], schema, settings, Resources(headroom, cores=cores))
+    return create_pipeline(
+        PipelineSpec.from_json(spec.to_json()), [], schema, settings, Resources(headroom, cores=cores)
+    )
 
 
 def emitted(made: Pipeline, batch: pa.RecordBatch, most: int = 100) -> list[pa.RecordBatch]:
@@ -63,7 +65,7 @@ def rows(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def sort_key(order: tuple[OrderedBy, ...], row: dict[str, Any]) -> list[tuple[int, Any]]:
+def sort_key(order: tuple[OrderColumn, ...], row: dict[str, Any]) -> list[tuple[int, Any]]:
     names = SCHEMA.names
     key: list[tuple[int, Any]] = []
     for by in order:
@@ -87,7 +89,7 @@ def check(top: Top, batch: pa.RecordBatch, found: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("order", [BY_NUMBER, BY_TEXT], ids=["number", "text"])
 @pytest.mark.parametrize("count", [1, 99, 100, 101, 1000, 1001])
 @pytest.mark.parametrize("size", [0, 1, 100, 1000])
-def test_the_first_rows(order: tuple[OrderedBy, ...], count: int, size: int) -> None:
+def test_the_first_rows(order: tuple[OrderColumn, ...], count: int, size: int) -> None:
     top = Top(count, order)
     batch = rows_of(size)
     for budget in (7, 1_000_000):
@@ -111,7 +113,7 @@ def test_ties(distinct: int, nulls: float) -> None:
 def test_rows_that_come_in_order(ascending: bool) -> None:
     """The worst order for a bound, and the best."""
     batch = rows_of(1000, nulls=0.0).sort_by("n")
-    top = Top(10, (OrderedBy(2, ascending, True),))
+    top = Top(10, (OrderColumn(2, ascending, True),))
     check(top, batch, rows(emitted(pipeline(top), batch)))
 
 
@@ -168,9 +170,9 @@ def test_nested_columns_whose_elements_have_other_names() -> None:
             pass
 
     schema = pa.schema([("l", pa.list_(pa.field("element", pa.int64()))), ("n", pa.int64())])
-    spec = PipelineSpec(2, (), (ColumnRef(0, 0), ColumnRef(0, 1)), top=Top(25, (OrderedBy(1, False, True),)))
+    spec = PipelineSpec(2, (), (ColumnRef(0, 0), ColumnRef(0, 1)), top=Top(25, (OrderColumn(1, False, True),)))
     settings = read_settings({}.get, {})
-    made = join_pipeline(spec, [], schema, settings, Resources(lambda: None))
+    made = create_pipeline(spec, [], schema, settings, Resources(lambda: None))
     assert sorted(row["l"] for row in rows(list(made.run(Files())))) == [[row] for row in range(5, 30)]
 
 

@@ -14,7 +14,7 @@ import pytest
 import sparkext
 from sparkext.config import read_settings
 from sparkext.engine import worker_task
-from sparkext.engine.worker_task import MemoryShare, WorkerTask, _settle
+from sparkext.engine.worker_task import MemoryShare, WorkerTask, _freeze_modules
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks, process_probe
@@ -74,7 +74,7 @@ def test_the_order_of_another_version_is_refused(released: list[str]) -> None:
 
 
 def test_a_small_address_space_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address_space, "limit", lambda: 1 << 20)
+    monkeypatch.setattr(address_space, "read_limit", lambda: 1 << 20)
     with pytest.raises(EnvironmentProblemError, match="a pipelined join needs at least"):
         list(Limited(1 << 30)([ROWS]))
 
@@ -103,25 +103,25 @@ def test_every_task_runs_in_the_frame() -> None:
 
 
 def test_modules_that_tasks_have_loaded_are_collected_once() -> None:
-    _settle()
+    _freeze_modules()
     loaded = [[] for _ in range(300_000)]
     before = gc.get_freeze_count()
     gc.collect()  # like Spark after a task
     assert gc.get_freeze_count() <= before
 
-    _settle()
+    _freeze_modules()
     assert gc.get_freeze_count() - before > len(loaded)
     gc.collect()  # quick now
     frozen = gc.get_freeze_count()
     few = [[] for _ in range(100)]
-    _settle()
+    _freeze_modules()
     assert gc.get_freeze_count() <= frozen and few
 
 
 def test_frozen_objects_are_freed_as_ever() -> None:
     loaded = [[] for _ in range(300_000)]
     gc.collect()
-    _settle()
+    _freeze_modules()
     frozen = gc.get_freeze_count()
     assert frozen > len(loaded)
     del loaded

@@ -19,19 +19,19 @@ import numpy as np
 
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.engine.operators.join import Join
-from sparkext.engine.operators.join_matches import Lookup, pieces
+from sparkext.engine.operators.join_matches import Lookup, split_into_pieces
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.indexes.matches import Matches, mark_matched
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import MARKS, PROBE, ColumnRef, PipelineSpec
 from sparkext.rows.row_set import RowSet, SourceRows
 
 _OWNER = ColumnRef(PROBE, 0)
 _PROBE_ROW = -2
-_NO_ROWS = frozen(np.empty(0, dtype=np.int64))
+_NO_ROWS = freeze(np.empty(0, dtype=np.int64))
 
 
 class BuildPreservingJoin(Join):
@@ -65,35 +65,35 @@ class BuildPreservingJoin(Join):
         """Emit this task's unmatched build rows, with nulls for the probe side."""
         if not self._owned:
             return
-        rows = self._unmatched(np.concatenate(self._owned))
+        rows = self._find_unmatched(np.concatenate(self._owned))
         start = 0
         while start < rows.size:
             length = min(budget.next().rows, rows.size - start)
-            missing = SourceRows(frozen(np.full(length, -1, dtype=rows.dtype)), missing=True)
-            build_rows = SourceRows(frozen(rows[start : start + length]))
+            missing = SourceRows(freeze(np.full(length, -1, dtype=rows.dtype)), missing=True)
+            build_rows = SourceRows(freeze(rows[start : start + length]))
             budget.observe(0, length)
             yield RowSet(length, (self._no_probe, self.columns), (missing, build_rows))
             start += length
 
     def _mark(self, rows: RowSet, budget: OperatorBudget) -> None:
         """Record the matches of these rows, without emitting them."""
-        for piece in pieces(rows, self._matches.looked_up, budget) if rows.length else ():
+        for piece in split_into_pieces(rows, self._matches.looked_up, budget) if rows.length else ():
             started = time.perf_counter()
             found = self._matches.lookup(piece, budget)
             if isinstance(found.pairs, Matches) and not found.conditional:
                 mark_matched(found.pairs, self._was_matched, overlap=self._overlap)
-                budget.spent_since(started)
+                budget.add_time_since(started)
             else:
-                budget.spent_since(started)
+                budget.add_time_since(started)
                 deque(self._emitted(piece, found, budget), maxlen=0)
 
-    def _unconditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
+    def _emit_untested(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit the matches, and record their build rows as matched."""
         if isinstance(found, Matches):
             mark_matched(found, self._was_matched, overlap=self._overlap)
-            yield from super()._unconditional(rows, found, budget)
+            yield from super()._emit_untested(rows, found, budget)
             return
-        for pairs in super()._unconditional(rows, found, budget):
+        for pairs in super()._emit_untested(rows, found, budget):
             self._note(pairs)
             yield pairs
 
@@ -103,7 +103,7 @@ class BuildPreservingJoin(Join):
         assert rows is not None, "pairs have a build row each"
         self._was_matched[rows[rows >= 0]] = 1
 
-    def _unmatched(self, owners: Int64Array) -> RowIds:
+    def _find_unmatched(self, owners: Int64Array) -> RowIds:
         """Return the build rows that these values of the owner column denote, without those that were matched."""
         owned = owners
         if self._owned_by is not None:  # owners are indexes of parts, not ids of build rows

@@ -16,7 +16,7 @@ skewed or unselective keys."""
 
 
 @dataclass
-class Dropped:
+class DropCounters:
     """Counters of a `DroppingJoin`, shared by all threads. They are not locked: a lost update has little effect."""
 
     rows_in: int = 0
@@ -31,7 +31,7 @@ class Dropped:
 class DroppingJoin:
     """Drops rows without a match. If most of the first rows have a match, it passes on all later rows unchecked."""
 
-    def __init__(self, join: Join, dropped: Dropped) -> None:
+    def __init__(self, join: Join, dropped: DropCounters) -> None:
         """Bind the join to its shared counters."""
         self._join, self._dropped = join, dropped
         self.row_bytes = join.row_bytes
@@ -39,7 +39,7 @@ class DroppingJoin:
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit the matching rows."""
         if self._dropped.too_few:
-            yield from _passed(rows, budget)
+            yield from _pass_unchecked(rows, budget)
             return
         kept = 0
         for emitted in self._join.process(rows, budget):
@@ -53,7 +53,7 @@ class DroppingJoin:
         return iter(())
 
 
-def _passed(rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
+def _pass_unchecked(rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
     start = 0
     while start < rows.length:
         some = rows.slice(start, min(budget.next().rows, rows.length - start))

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from sparkext.engine.operators.join_matches import pieces
+from sparkext.engine.operators.join_matches import split_into_pieces
 from sparkext.errors import ConditionError
-from sparkext.expressions.arrow_evaluator import ExpressionError, holds, told_values
+from sparkext.expressions.arrow_evaluator import ExpressionError, holds, serialise_failing_values
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.pipeline.spec import ColumnRef
@@ -36,14 +36,14 @@ class Filter:
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit the rows that fulfil the condition."""
-        for piece in pieces(rows, self._columns, budget):
+        for piece in split_into_pieces(rows, self._columns, budget):
             start = 0
             while start < piece.length:
                 started = time.perf_counter()
                 some = piece.slice(start, min(budget.next().rows, piece.length - start))
                 kept = self._kept(some)
                 budget.observe(some.length, kept.size)
-                budget.spent_since(started)
+                budget.add_time_since(started)
                 start += some.length
                 if kept.size:
                     yield some if kept.size == some.length else some.picked(kept)
@@ -52,7 +52,9 @@ class Filter:
         try:
             return np.flatnonzero(holds(self._condition, rows))
         except ExpressionError as error:
-            raise ConditionError(f"the filter fails on {told_values(self._condition, rows, error.row)}") from error
+            raise ConditionError(
+                f"the filter fails on {serialise_failing_values(self._condition, rows, error.row)}"
+            ) from error
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit nothing: `process` emits all results."""

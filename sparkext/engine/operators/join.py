@@ -17,13 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.engine.operators.join_matches import Found, JoinMatches, Lookup, pieces
+from sparkext.engine.operators.join_matches import FoundMatches, JoinMatches, Lookup, split_into_pieces
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.columns.row_ids import row_id_dtype
 from sparkext.kernels.indexes.matches import START, Matches, Pairs, probe
 from sparkext.kernels.indexes.nested_loop import NestedLoop
 from sparkext.kernels.indexes.range_index import Candidates
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import JoinSpec
 from sparkext.rows.row_set import RowSet, SourceColumns
@@ -57,39 +57,39 @@ class Join:
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit the results of the join for these rows."""
         # Keys that are copied for the lookup are limited to a budget at a time.
-        for piece in pieces(rows, self._matches.looked_up, budget):
+        for piece in split_into_pieces(rows, self._matches.looked_up, budget):
             started = time.perf_counter()
             found = self._matches.lookup(piece, budget)
-            budget.spent_since(started)
+            budget.add_time_since(started)
             yield from self._emitted(piece, found, budget)
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit nothing: `process` emits all results."""
         return iter(())
 
-    def _emitted(self, rows: RowSet, found: Found, budget: OperatorBudget) -> Iterator[RowSet]:
+    def _emitted(self, rows: RowSet, found: FoundMatches, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit the results for these rows and the matches found for them."""
-        emitted = self._conditional if found.conditional else self._unconditional
+        emitted = self._emit_tested if found.conditional else self._emit_untested
         return emitted(rows, found.pairs, budget)
 
-    def _unconditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
+    def _emit_untested(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit the results for these rows, a budget at a time, without testing pairs."""
         columns: SourceColumns = self.columns
         if self._kind == "existence":
             assert isinstance(found, Matches), "one match a row is all that is asked"
-            columns = _existence(found.first >= 0)
-        for pairs in _pairs(rows.length, found, self._kind, budget):
+            columns = _create_existence_column(found.first >= 0)
+        for pairs in _expand_matches(rows.length, found, self._kind, budget):
             yield rows.joined(pairs, columns, self._outer, self._source)
 
-    def _conditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
+    def _emit_tested(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit the results for these rows after testing their pairs; see the module docstring."""
         matched = np.zeros(rows.length, dtype=np.bool_)
         emits_pairs = self._kind in ("inner", "left")
-        for pairs in _pairs(rows.length, found, "inner", budget):
+        for pairs in _expand_matches(rows.length, found, "inner", budget):
             probe_rows = np.arange(pairs.length) if pairs.probe_rows is None else pairs.probe_rows
             tried = 0
             candidates = rows.joined(pairs, self._build.columns, False, self._source)
-            for piece in pieces(candidates, self._matches.tested, budget):
+            for piece in split_into_pieces(candidates, self._matches.tested, budget):
                 started = time.perf_counter()
                 of_piece = probe_rows[tried : tried + piece.length]
                 # Semi, anti and existence joins need one match per row: failures on its later pairs are ignored.
@@ -98,7 +98,7 @@ class Join:
                 tried += piece.length
                 passed = piece if kept is None else piece.picked(kept)
                 self._note(passed)
-                budget.spent_since(started)
+                budget.add_time_since(started)
                 if passed.length and emits_pairs:
                     yield passed
         yield from self._decided(rows, matched, budget)
@@ -109,8 +109,8 @@ class Join:
         if kind == "inner":
             return
         wanted = np.arange(rows.length) if kind == "existence" else np.flatnonzero(matched == (kind == "semi"))
-        ids = frozen(wanted.astype(row_id_dtype(rows.length)))
-        columns: SourceColumns = _existence(matched) if kind == "existence" else self.columns
+        ids = freeze(wanted.astype(row_id_dtype(rows.length)))
+        columns: SourceColumns = _create_existence_column(matched) if kind == "existence" else self.columns
         start = 0
         while start < ids.size:
             piece = ids[start : start + budget.next().rows]
@@ -123,14 +123,14 @@ class Join:
         """Receive the pairs that fulfil the condition: a hook for subclasses."""
 
 
-def _pairs(rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+def _expand_matches(rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
     """Expand matches into pairs, a budget at a time. Each budget is requested just before its pairs are produced."""
     if isinstance(found, Matches):
-        return _expanded(rows_in, found, kind, budget)
-    return _tried(found, kind, budget)
+        return _expand_ranges(rows_in, found, kind, budget)
+    return _test_candidates(found, kind, budget)
 
 
-def _expanded(rows_in: int, matches: Matches, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+def _expand_ranges(rows_in: int, matches: Matches, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
     """Yield the pairs of ranges of matches."""
     remaining = matches.output_rows(kind)
     cursor = START
@@ -143,13 +143,13 @@ def _expanded(rows_in: int, matches: Matches, kind: str, budget: OperatorBudget)
         used = cursor.row - before if remaining else rows_in
         rows_in -= used
         budget.observe(used, pairs.length)
-        budget.spent_since(started)
+        budget.add_time_since(started)
         yield pairs
     if rows_in:
         budget.observe(rows_in, 0)
 
 
-def _tried(candidates: Candidates | NestedLoop, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+def _test_candidates(candidates: Candidates | NestedLoop, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
     """Yield the pairs found by testing candidates."""
     cursor, ended = START, False
     while not ended:
@@ -158,11 +158,11 @@ def _tried(candidates: Candidates | NestedLoop, kind: str, budget: OperatorBudge
         before = cursor.row
         pairs, cursor, ended = candidates.probe(kind, cursor, most)
         budget.observe(cursor.row - before, pairs.length)
-        budget.spent_since(started)
+        budget.add_time_since(started)
         if pairs.length:
             yield pairs
 
 
-def _existence(found: npt.NDArray[np.bool_]) -> Sequence[Column]:
+def _create_existence_column(found: npt.NDArray[np.bool_]) -> Sequence[Column]:
     """Return the column that an existence join adds; `found` is true for rows with a match."""
     return [Column.of(pa.array(found))]

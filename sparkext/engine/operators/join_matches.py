@@ -30,7 +30,7 @@ Lookup = Matches | Candidates | NestedLoop
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundMatches:
     """The matches of some rows.
 
     `conditional`: whether the pairs have to be tested or expanded to find out which rows have a match.
@@ -62,42 +62,42 @@ class JoinMatches:
         self.tested = [ColumnRef(node.source, node.column) for node in condition]
         """The columns that are gathered to test pairs."""
 
-    def lookup(self, rows: RowSet, budget: OperatorBudget) -> Found:
+    def lookup(self, rows: RowSet, budget: OperatorBudget) -> FoundMatches:
         """Find the matches of these rows; at most one per row if the join needs no more."""
         as_of = self._spec.as_of
         if as_of is not None:
             values = cast_key(rows.gather(as_of.probe), arrow_key_type(parse_key_type(as_of.type)))
             sought = NearestKeys(self._keys.of(rows), values, as_of.direction, as_of.exact, as_of.tolerance)
-            return Found(self._build.lookup_nearest(sought))
+            return FoundMatches(self._build.lookup_nearest(sought))
         if self._spec.nested:
             assert self._theta is not None, "or there is nothing to try pairs by"
-            return self._tried(rows, self._theta.loop(rows), budget)
+            return self._try_all_pairs(rows, self._theta.loop(rows), budget)
         if self._guard is not None and self._guard.may_fail(rows):
-            return self._tried(rows, self._guard.loop(rows), budget)
+            return self._try_all_pairs(rows, self._guard.loop(rows), budget)
         if not self._spec.ranges:
-            return Found(self._build.lookup(self._keys.of(rows)), self._tests_pairs)
+            return FoundMatches(self._build.lookup(self._keys.of(rows)), self._tests_pairs)
         found = self._build.lookup_ranges(RangeKeys(self._keys.of(rows), self._bounds(rows)))
         if isinstance(found, Candidates) and not self._tests_pairs and not self._emits_pairs:
             found = found.any()
-        return Found(found, self._tests_pairs)
+        return FoundMatches(found, self._tests_pairs)
 
-    def _tried(self, rows: RowSet, loop: NestedLoop, budget: OperatorBudget) -> Found:
+    def _try_all_pairs(self, rows: RowSet, loop: NestedLoop, budget: OperatorBudget) -> FoundMatches:
         """Find the matches of these rows by testing all pairs.
 
         A test may fail on pairs after the first match of a row. If the join needs only this match, such failures are
         ignored, as Spark does not test these pairs.
         """
         if self._emits_pairs:
-            return Found(loop, self._tests_pairs or self._kind == "left")
+            return FoundMatches(loop, self._tests_pairs or self._kind == "left")
         if not self._tests_pairs:
-            return Found(loop.any())
+            return FoundMatches(loop.any())
 
         def is_match(pairs: Pairs) -> npt.NDArray[np.bool_]:
             candidates = rows.joined(pairs, self._build.columns, False, self._source)
-            verdicts = [self._holds(piece) for piece in pieces(candidates, self.tested, budget)]
+            verdicts = [self._holds(piece) for piece in split_into_pieces(candidates, self.tested, budget)]
             return np.concatenate(verdicts)
 
-        return Found(loop.any(is_match))
+        return FoundMatches(loop.any(is_match))
 
     def kept(self, pairs: RowSet, until_hit: Int64Array | None) -> npt.NDArray[np.intp] | None:
         """Return the indexes of pairs that fulfil the condition; None if all do. `until_hit`: see `PairTest.each`."""
@@ -147,7 +147,7 @@ class JoinMatches:
         ]
 
 
-def pieces(rows: RowSet, references: Sequence[ColumnRef], budget: OperatorBudget) -> Iterator[RowSet]:
+def split_into_pieces(rows: RowSet, references: Sequence[ColumnRef], budget: OperatorBudget) -> Iterator[RowSet]:
     """Yield the rows in pieces whose copied columns fit the budget's bytes; a single piece if no column is copied."""
     if not rows.copies(references):
         yield rows

@@ -23,7 +23,7 @@ from sparkext.engine.operators.join import Join
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.columns.gather import Column, VarBytesOverflowError
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import JoinSpec, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
@@ -56,7 +56,7 @@ class ReducingJoin:
         """Begin with the complete build side."""
         self._spec, self._number, self._before = spec.joins[number], number, before
         self._build = builds[number]
-        self._reducing = [(other, _semi(spec.joins[other]), builds[other]) for other in reducers]
+        self._reducing = [(other, _as_semi_join(spec.joins[other]), builds[other]) for other in reducers]
         self._recipe = recipe
         self._metrics = metrics
         self._at_once = at_once
@@ -83,7 +83,7 @@ class ReducingJoin:
                     started = time.perf_counter()
                     self._reduce(budget)
                     self._decided = True
-                    budget.spent_since(started)
+                    budget.add_time_since(started)
         for emitted in self._join.process(rows, budget):
             self._emitted += emitted.length
             yield emitted
@@ -96,9 +96,9 @@ class ReducingJoin:
         """Switch to the remaining build rows, if they are few and there is memory for a copy."""
         whole = RowSet.of_source(self._number + 1, self._build.columns, self._build.rows)
         is_sampled = whole.length > _SAMPLE_ROWS and not self._at_once
-        if is_sampled and self._remaining(whole.thinned(_SAMPLE_ROWS)).size > _MOST_KEPT * _SAMPLE_ROWS:
+        if is_sampled and self._find_remaining(whole.thin_out(_SAMPLE_ROWS)).size > _MOST_KEPT * _SAMPLE_ROWS:
             return
-        rows = self._remaining(whole)
+        rows = self._find_remaining(whole)
         few = rows.size <= _MOST_KEPT * self._build.rows
         size = rows.size * sum(column.value_bytes for column in self._build.columns.values())
         if not (few or self._at_once) or size > budget.usable_bytes():
@@ -110,7 +110,7 @@ class ReducingJoin:
         self._join = Join(self._spec, build, self._number + 1, self._before)
         self._metrics.reduced.append((self._number, int(rows.size)))
 
-    def _remaining(self, rows: RowSet) -> RowIds:
+    def _find_remaining(self, rows: RowSet) -> RowIds:
         """Return the ids of the given build rows that no reducer drops, in order."""
         source = self._number + 1
         left = [rows]
@@ -121,7 +121,7 @@ class ReducingJoin:
         ids = [some.rows[source].ids for some in left]
         known = [np.arange(some.length) if found is None else found for found, some in zip(ids, left, strict=True)]
         dtype = row_id_dtype(self._build.rows)
-        remaining: RowIds = frozen(np.concatenate([np.empty(0, dtype), *known]).astype(dtype))
+        remaining: RowIds = freeze(np.concatenate([np.empty(0, dtype), *known]).astype(dtype))
         return remaining
 
     def _taken(self, rows: RowIds) -> list[pa.Array]:
@@ -134,6 +134,6 @@ class ReducingJoin:
         ]
 
 
-def _semi(join: JoinSpec) -> JoinSpec:
+def _as_semi_join(join: JoinSpec) -> JoinSpec:
     """Return the semi-join that drops the same rows as an inner join; other joins unchanged."""
     return replace(join, how="semi") if join.how == "inner" else join

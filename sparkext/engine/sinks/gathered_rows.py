@@ -49,7 +49,7 @@ class GatheredRows:
             started = time.perf_counter()
             piece = rows.next_piece(start, most.rows, self.outputs, most.bytes)
             batch = self.batch(piece)
-            budget.spent_since(started)
+            budget.add_time_since(started)
             budget.observe(piece.length, piece.length, batch.nbytes)
             start += piece.length
             yield batch

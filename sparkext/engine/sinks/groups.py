@@ -32,13 +32,13 @@ import pyarrow as pa
 
 from sparkext.build_sides.file import WAYS_OUT
 from sparkext.errors import BuildSideTooLargeError, ConditionError, SchemaMismatchError
-from sparkext.expressions.arrow_evaluator import ExpressionError, columns, told_values
-from sparkext.expressions.vectors import arrow_of, constant
+from sparkext.expressions.arrow_evaluator import ExpressionError, columns, serialise_failing_values
+from sparkext.expressions.vectors import convert_to_arrow, make_constant
 from sparkext.kernels.columns.growing import Int32Array
 from sparkext.kernels.groups.accumulators import Accumulator, AccumulatorOverflowError, accumulator
 from sparkext.kernels.groups.group_table import GroupTable
 from sparkext.kernels.keys.hashing import FULL_MASK
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES
 from sparkext.plans.expressions.expression import Expression
@@ -98,9 +98,9 @@ class Groups:
             start += piece.length
             values = self._computed(piece)
             with self._turn:
-                leaving = self._entered(values, piece.length, budget)
+                leaving = self._add_rows(values, piece.length, budget)
             budget.observe(piece.length, 0)
-            budget.spent_since(started)
+            budget.add_time_since(started)
             for held in leaving:
                 yield from self._emitted(held, budget)
 
@@ -114,13 +114,13 @@ class Groups:
             return dict(zip(self._expressions, columns(self._expressions, rows), strict=True))
         except ExpressionError as error:
             failed = self._expressions[error.expression]
-            number, values = self._numbered.index(failed), told_values(failed, rows, error.row)
+            number, values = self._numbered.index(failed), serialise_failing_values(failed, rows, error.row)
             raise ConditionError(f"expression {number} of the groups fails on {values}") from error
 
-    def _entered(self, values: dict[Expression, pa.Array], rows: int, budget: OperatorBudget) -> list[_Held]:
+    def _add_rows(self, values: dict[Expression, pa.Array], rows: int, budget: OperatorBudget) -> list[_HeldGroups]:
         """Add the rows of a piece; return the groups to emit."""
         try:
-            leaving = [*chain.from_iterable(grouping.entered(values, rows) for grouping in self._groupings)]
+            leaving = [*chain.from_iterable(grouping.add_rows(values, rows) for grouping in self._groupings)]
         except AccumulatorOverflowError as error:
             raise ConditionError("a sum of integers overflows in a group") from error
         held = sum(grouping.held.nbytes for grouping in self._groupings)
@@ -135,14 +135,14 @@ class Groups:
             leaving += [grouping.taken() for grouping in self._groupings]
         return leaving
 
-    def _emitted(self, held: _Held, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+    def _emitted(self, held: _HeldGroups, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         start, count = 0, held.count
         while start < count:
             stop = min(start + budget.next().rows, count)
             started = time.perf_counter()
             batch = self._batch(held.states(start, stop))
             budget.observe(0, batch.num_rows, batch.nbytes)
-            budget.spent_since(started)
+            budget.add_time_since(started)
             start = stop
             yield batch
 
@@ -173,7 +173,7 @@ class _Grouping:
         self._clustered = self._leaves_early
         self.held = self._empty()
 
-    def entered(self, values: dict[Expression, pa.Array], rows: int) -> list[_Held]:
+    def add_rows(self, values: dict[Expression, pa.Array], rows: int) -> list[_HeldGroups]:
         """Add the rows of a piece; return the groups to emit."""
         if self._passes:
             own = self._empty()
@@ -186,22 +186,24 @@ class _Grouping:
             self._passes = self._sampled >= SAMPLE_ROWS and self.held.count > _SHARED * self._sampled
         if self._clustered:
             assert numbers is not None, "there are keys"
-            self._clustered = _runs(numbers) <= self.held.count - known + _CUT_RUNS
+            self._clustered = _count_equal_runs(numbers) <= self.held.count - known + _CUT_RUNS
         finished = self._clustered and self.held.count >= CLUSTERED_GROUPS
         return [self.taken()] if self._passes or finished else []
 
-    def taken(self) -> _Held:
+    def taken(self) -> _HeldGroups:
         """Return all groups, and start over without groups."""
         full, self.held = self.held, self._empty()
         return full
 
-    def _empty(self) -> _Held:
+    def _empty(self) -> _HeldGroups:
         table = GroupTable([_arrow_type(key) for key in self._varying], self._hash_mask) if self._varying else None
-        return _Held(self.aggregation, self._varying, table, [_accumulator(call) for call in self.aggregation.calls])
+        return _HeldGroups(
+            self.aggregation, self._varying, table, [_create_accumulator(call) for call in self.aggregation.calls]
+        )
 
 
 @dataclass
-class _Held:
+class _HeldGroups:
     """Groups and their accumulators. Without `varying` keys there is no `table`, and at most one group."""
 
     aggregation: Aggregation
@@ -235,8 +237,8 @@ class _Held:
                 numbers = self.table.numbers(keys)
                 groups = self.table.count
             else:
-                numbers = frozen(np.arange(rows, dtype=np.int32))
-                groups, self.passed = rows, [_normalised(key) for key in keys]
+                numbers = freeze(np.arange(rows, dtype=np.int32))
+                groups, self.passed = rows, [_normalise_floats(key) for key in keys]
         for call, one in zip(self.aggregation.calls, self.accumulators, strict=True):
             one.add(numbers, groups, None if call.argument is None else values[call.argument], rows)
         return numbers
@@ -247,26 +249,28 @@ class _Held:
             found = iter([key.slice(start, stop - start) for key in self.passed])
         else:
             found = iter([] if self.table is None else self.table.keys(start, stop))
-        keys = [_constant(key, stop - start) if key.op == "literal" else next(found) for key in self.aggregation.keys]
+        keys = [
+            _repeat_literal(key, stop - start) if key.op == "literal" else next(found) for key in self.aggregation.keys
+        ]
         return [*keys, *(state for one in self.accumulators for state in one.states(start, stop))]
 
 
-def _runs(numbers: Int32Array) -> int:
+def _count_equal_runs(numbers: Int32Array) -> int:
     """Return the number of runs of equal consecutive values."""
     return 1 + int(np.count_nonzero(numbers[1:] != numbers[:-1]))
 
 
-def _accumulator(call: AggregateCall) -> Accumulator:
+def _create_accumulator(call: AggregateCall) -> Accumulator:
     value_type = None if call.argument is None else _arrow_type(call.argument)
     return accumulator(call.function, value_type, checked=call.checked, ignore_nulls=call.ignore_nulls)
 
 
-def _constant(key: Expression, length: int) -> pa.Array:
+def _repeat_literal(key: Expression, length: int) -> pa.Array:
     assert key.type is not None, "literals have types"
-    return _normalised(arrow_of(constant(key.text, key.type), key.type, length))
+    return _normalise_floats(convert_to_arrow(make_constant(key.text, key.type), key.type, length))
 
 
-def _normalised(key: pa.Array) -> pa.Array:
+def _normalise_floats(key: pa.Array) -> pa.Array:
     """Return keys in the form that a table emits: floats have a single zero and a single NaN."""
     if not pa.types.is_floating(key.type):
         return key

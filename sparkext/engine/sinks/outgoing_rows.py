@@ -18,7 +18,7 @@ from sparkext.engine.worker_task import task_id
 from sparkext.kernels.shuffle.join_size import WIDTH, add_to_sketch
 from sparkext.memory.freed import FreeMemory
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
-from sparkext.rows.contiguous import contiguous
+from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.row_set import RowSet
 from sparkext.shuffle.map_output import MapOutput
 from sparkext.shuffle.outgoing_rows import bytes_to_gather, gathered_bytes
@@ -35,7 +35,7 @@ detects that a task that runs again sends other rows (`Partitioning.checksum`).
 
 
 @dataclass(frozen=True)
-class Leaving:
+class OutgoingFile:
     """The partitioning of outgoing rows. Spark writes the target path next to the reports of `run`."""
 
     partitioning: Partitioning
@@ -54,7 +54,7 @@ class OutgoingRows:
     The file may exist already, empty: Spark grants other users access to it before it is written.
     """
 
-    def __init__(self, rows: GatheredRows, leaving: Leaving, free: FreeMemory) -> None:
+    def __init__(self, rows: GatheredRows, leaving: OutgoingFile, free: FreeMemory) -> None:
         """Bind it to the outgoing columns."""
         self._gathered = rows
         self._leaving = leaving
@@ -78,7 +78,7 @@ class OutgoingRows:
             with self._turn:
                 size = gathered_bytes(batch)
                 if self._waiting and self._bytes + size > self._limit:
-                    self._leave(budget)
+                    self._pack_gathered(budget)
                 if not self._waiting:
                     self._limit = bytes_to_gather(self._partitioning.table.buckets, self._free)
                 self._waiting.append(batch)
@@ -88,25 +88,27 @@ class OutgoingRows:
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Write the file; emit its description (`RESULT`)."""
         try:
-            self._leave(budget)
+            self._pack_gathered(budget)
             started = time.perf_counter()
             with PacedWriter(FileIO(self._leaving.target(), "wb")) as stream:
                 lengths = self._output.write(stream)
-            budget.spent_since(started)
+            budget.add_time_since(started)
         finally:
             self._output.close()
         numbers = (lengths, self._checksum, self._rows, self._output.sizes, self._sketch)
         told = [[values.tobytes()] for values in numbers]
         yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary()) for values in told], schema=RESULT)
 
-    def _leave(self, budget: OperatorBudget) -> None:
+    def _pack_gathered(self, budget: OperatorBudget) -> None:
         """Sort the gathered rows by bucket, and pack them into blocks."""
         if not self._waiting:
             return
         started = time.perf_counter()
         table = pa.Table.from_batches(self._waiting)
         self._waiting, self._bytes = [], 0
-        rows = pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)
+        rows = pa.RecordBatch.from_arrays(
+            [make_contiguous(column) for column in table.columns], names=table.column_names
+        )
         del table
         hashes, buckets = self._partitioning.buckets(rows)
         add_to_sketch(hashes, buckets, self._sketch)
@@ -115,4 +117,4 @@ class OutgoingRows:
         order = self._partitioning.order(buckets, task_id().partition)
         self._rows += np.diff(order.starts)
         self._output.add(rows, order)
-        budget.spent_since(started)
+        budget.add_time_since(started)

@@ -14,13 +14,13 @@ from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.worker_task import task_id
 from sparkext.memory.freed import FreeMemory, headroom_for
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
-from sparkext.rows.contiguous import contiguous
+from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.row_set import RowSet
 from sparkext.shuffle.outgoing_rows import gathered_bytes
-from sparkext.shuffle.packed_rows import packed_blocks
+from sparkext.shuffle.packed_rows import pack_blocks
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.shuffle.router import Router
-from sparkext.shuffle.streamed import ROUTED, Streamed, TaskFiles
+from sparkext.shuffle.streamed import ROUTED, StreamedExchange, TaskFiles
 
 _BYTES_PER_BUCKET = 512 << 10
 _MOST_BYTES = 256 << 20
@@ -31,18 +31,18 @@ _SHARE_OF_HEADROOM = 0.05
 
 
 @dataclass(frozen=True)
-class Routed:
+class OutgoingStream:
     """The partitioning of streamed rows. `way`: the mode, as in `spark.sparkext.debug.partitions`."""
 
     partitioning: Partitioning
-    streamed: Streamed
+    streamed: StreamedExchange
     way: str
 
 
 class RoutedBlocks:
     """Emits all rows in blocks, with the target partition of each."""
 
-    def __init__(self, rows: GatheredRows, routed: Routed, free: FreeMemory) -> None:
+    def __init__(self, rows: GatheredRows, routed: OutgoingStream, free: FreeMemory) -> None:
         """Bind it to the outgoing columns."""
         self._gathered = rows
         self._partitioning = routed.partitioning
@@ -83,10 +83,12 @@ class RoutedBlocks:
         started = time.perf_counter()
         table = pa.Table.from_batches(self._waiting)
         self._waiting, self._bytes = [], 0
-        rows = pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)
+        rows = pa.RecordBatch.from_arrays(
+            [make_contiguous(column) for column in table.columns], names=table.column_names
+        )
         order = self._partitioning.order(self._partitioning.buckets(rows)[1], task_id().partition)
         self._router.look()
-        run, packed = packed_blocks(rows, order) if order.rows.size else (pa.py_buffer(b""), [])
+        run, packed = pack_blocks(rows, order) if order.rows.size else (pa.py_buffer(b""), [])
         counts = np.diff(order.starts)
         present = np.flatnonzero(counts)
         self._router.tell(present.tolist(), counts[present].tolist())
@@ -94,7 +96,7 @@ class RoutedBlocks:
         partitions = [self._router.partition(bucket) for bucket in buckets]
         ends = np.array([*(block.start for block in packed), run.size], np.int32)
         blocks = pa.Array.from_buffers(pa.binary(), len(packed), [None, pa.py_buffer(ends), run])
-        budget.spent_since(started)
+        budget.add_time_since(started)
         return pa.RecordBatch.from_arrays(
             [pa.array(partitions, pa.int32()), pa.array(buckets, pa.int32()), blocks], schema=ROUTED
         )

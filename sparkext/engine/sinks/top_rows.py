@@ -22,9 +22,9 @@ import pyarrow as pa
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES
-from sparkext.plans.pipeline.top import OrderedBy, Top
-from sparkext.rows.morsels import within_bytes
-from sparkext.rows.row_order import Bound, Part, Rows, compared, first_rows, parts_of
+from sparkext.plans.pipeline.top import OrderColumn, Top
+from sparkext.rows.morsels import split_by_bytes
+from sparkext.rows.row_order import Bound, OrderPart, Rows, compare_to_bound, select_first_rows, split_into_parts
 from sparkext.rows.row_set import RowSet
 
 LEAST_BYTES = 1 << 20
@@ -65,20 +65,20 @@ class TopRows:
             start += piece.length
             candidates = self._candidates(piece)
             budget.observe(piece.length, 0)
-            budget.spent_since(started)
+            budget.add_time_since(started)
             for some in candidates.pieces(self._payload.outputs, most.bytes) if candidates.length else ():
                 started = time.perf_counter()
                 batch = self._payload.batch(some)
                 with self._turn:
-                    leaving = self._entered(batch, budget)
-                budget.spent_since(started)
+                    leaving = self._add_rows(batch, budget)
+                budget.add_time_since(started)
                 yield from self._emitted(leaving, budget)
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Emit the held rows that are among the first."""
         started = time.perf_counter()
         self._reduce()
-        budget.spent_since(started)
+        budget.add_time_since(started)
         yield from self._emitted(self._held, budget)
 
     def _candidates(self, rows: RowSet) -> RowSet:
@@ -90,20 +90,20 @@ class TopRows:
         kept = rows
         if bound is not None:
             first = self._parts(rows, looked_at[:1])
-            before, equal = compared(first, bound[: len(first)])
+            before, equal = compare_to_bound(first, bound[: len(first)])
             kept = rows.picked(np.flatnonzero(before if len(looked_at) == 1 else before | equal))
             if kept.length and len(looked_at) > 1:
-                kept = kept.picked(np.flatnonzero(compared(self._parts(kept, looked_at), bound)[0]))
+                kept = kept.picked(np.flatnonzero(compare_to_bound(self._parts(kept, looked_at), bound)[0]))
         if kept.length >= self._count:  # all n rows are held or emitted, so rows after them are not needed
-            first_of_all, self._bound = first_rows(self._parts(kept, looked_at), self._count)
+            first_of_all, self._bound = select_first_rows(self._parts(kept, looked_at), self._count)
             kept = kept.picked(first_of_all)
         return kept if kept is not rows else rows.picked(np.arange(rows.length))
 
-    def _parts(self, rows: RowSet, order: Sequence[OrderedBy]) -> list[Part]:
+    def _parts(self, rows: RowSet, order: Sequence[OrderColumn]) -> list[OrderPart]:
         columns = (self._payload.column(rows, by.output) for by in order)
-        return _ordered(columns, order)
+        return _collect_parts(columns, order)
 
-    def _entered(self, batch: pa.RecordBatch, budget: OperatorBudget) -> list[pa.RecordBatch]:
+    def _add_rows(self, batch: pa.RecordBatch, budget: OperatorBudget) -> list[pa.RecordBatch]:
         """Hold the rows of a batch; return the batches to emit."""
         self._held.append(batch)
         self._rows += batch.num_rows
@@ -128,9 +128,9 @@ class TopRows:
         if self._rows < self._count:
             return
         columns = (pa.concat_arrays([batch.column(by.output) for batch in self._held]) for by in self._order)
-        rows, self._bound = first_rows(_ordered(columns, self._order), self._count)
+        rows, self._bound = select_first_rows(_collect_parts(columns, self._order), self._count)
         if rows.size < self._rows:
-            self._hold(_merged(_taken(self._held, rows)))
+            self._hold(_merge_batches(_take_rows(self._held, rows)))
 
     def _emitted(self, batches: Sequence[pa.RecordBatch], budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -138,22 +138,22 @@ class TopRows:
             while start < batch.num_rows:
                 most = budget.next()
                 started = time.perf_counter()
-                piece = next(within_bytes(batch.slice(start, most.rows), most.bytes))
+                piece = next(split_by_bytes(batch.slice(start, most.rows), most.bytes))
                 budget.observe(0, piece.num_rows, piece.nbytes)
                 start += piece.num_rows
-                budget.spent_since(started)
+                budget.add_time_since(started)
                 yield piece
 
 
-def _ordered(columns: Iterator[pa.Array], order: Sequence[OrderedBy]) -> list[Part]:
+def _collect_parts(columns: Iterator[pa.Array], order: Sequence[OrderColumn]) -> list[OrderPart]:
     return [
         part
         for column, by in zip(columns, order, strict=True)
-        for part in parts_of(column, by.ascending, by.nulls_first)
+        for part in split_into_parts(column, by.ascending, by.nulls_first)
     ]
 
 
-def _taken(batches: Sequence[pa.RecordBatch], rows: Rows) -> Iterator[pa.RecordBatch]:
+def _take_rows(batches: Sequence[pa.RecordBatch], rows: Rows) -> Iterator[pa.RecordBatch]:
     """Yield copies of these rows; `rows` are ascending row numbers over all batches."""
     start = 0
     for batch in batches:
@@ -163,6 +163,6 @@ def _taken(batches: Sequence[pa.RecordBatch], rows: Rows) -> Iterator[pa.RecordB
         start += batch.num_rows
 
 
-def _merged(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _merge_batches(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Concatenate consecutive batches of equal schema: nested columns of files may have different element names."""
     return [pa.concat_batches(list(alike)) for _, alike in groupby(batches, key=lambda batch: batch.schema)]

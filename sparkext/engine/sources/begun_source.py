@@ -10,7 +10,7 @@ from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 
 
-class Begun:
+class BegunSource:
     """Wraps another source; `first` is its first row set, None if it has no rows.
 
     Input is counted in `metrics`, which must be the metrics of the pipeline.

@@ -17,7 +17,7 @@ from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 
 
-class MadeRows:
+class DerivedProbeRows:
     """All rows of a derived source, in row sets of at most `max_rows`, once for each input batch."""
 
     def __init__(self, made: BuildSide, batches: Iterable[pa.RecordBatch], max_rows: int) -> None:
@@ -39,6 +39,6 @@ class MadeRows:
         """Do nothing: derived rows do not change."""
 
 
-def source_recipe(spec: PipelineSpec, hash_mask: int) -> IndexRecipe:
+def derive_source_recipe(spec: PipelineSpec, hash_mask: int) -> IndexRecipe:
     """Return the recipe of the source's gathered columns, without keys, as its rows are never looked up."""
     return IndexRecipe((), (), (), "auto", hash_mask, gathered=spec.gathered(PROBE))

@@ -10,7 +10,7 @@ from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.gather import Column
 from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
-from sparkext.rows.morsels import morsels
+from sparkext.rows.morsels import form_morsels
 from sparkext.rows.row_set import RowSet
 
 
@@ -31,7 +31,7 @@ class RowBatches:
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
         """Yield the rows of each morsel."""
-        for morsel in morsels(self._counted(metrics), self._max_rows):
+        for morsel in form_morsels(self._counted(metrics), self._max_rows):
             metrics.morsels += 1
             yield RowSet.of_morsel([Column.of(column) for column in morsel.columns], morsel.num_rows)
 

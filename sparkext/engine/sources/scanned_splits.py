@@ -25,13 +25,13 @@ class ScannedSplits:
         self, scan: ParquetScan, splits: Iterable[Split], spec: PipelineSpec, builds: Sequence[BuildSide]
     ) -> None:
         """Bind a scan to one task."""
-        self._scan = scan.begun(probe_bounds(spec, builds))
+        self._scan = scan.begun(find_probe_bounds(spec, builds))
         self._splits = splits
         self._partitions = {number for number, column in enumerate(scan.spec.columns) if column.partition is not None}
         known = {ColumnRef(PROBE, column) for column in self._partitions}
         self._deciding = [
             (ProbeKeys(join.keys, build), build)
-            for join, build in _reducing_joins(spec, builds)
+            for join, build in _find_reducing_joins(spec, builds)
             if join.keys and not join.ranges and join.as_of is None
             if known.issuperset(key.probe for key in join.keys)
         ]
@@ -62,17 +62,17 @@ class ScannedSplits:
         return all(build.lookup(keys.of(rows)).matched for keys, build in self._deciding)
 
 
-def probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[ProbeBounds]:
+def find_probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[ProbeBounds]:
     """Return the bounds of probe columns given by the build sides: rows outside of them lack a required match."""
     return [
         ProbeBounds(key.probe.column, (bounds[0], bounds[1]) if bounds else None)
-        for join, build in _reducing_joins(spec, builds)
+        for join, build in _find_reducing_joins(spec, builds)
         for key, bounds in zip(join.keys, build.info.key_bounds, strict=True)
         if key.probe.source == PROBE and bounds is not None
     ]
 
 
-def _reducing_joins(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[tuple[JoinSpec, BuildSide]]:
+def _find_reducing_joins(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[tuple[JoinSpec, BuildSide]]:
     """Return the joins that may exclude rows of the probe side before they are read, with their build sides.
 
     Joins after the first join that may fail are ignored: the join that may fail has to receive all of its rows.

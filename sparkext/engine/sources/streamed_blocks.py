@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans.shuffle.load_table import Told
+from sparkext.plans.shuffle.load_table import BucketReport
 from sparkext.reports.metrics import TaskMetrics
-from sparkext.rows.morsels import MAX_MORSEL_BYTES, morsels
+from sparkext.rows.morsels import MAX_MORSEL_BYTES, form_morsels
 from sparkext.rows.row_set import RowSet
 from sparkext.shuffle.packed_rows import RowUnpacker
 from sparkext.shuffle.streamed import TaskFiles
@@ -19,7 +19,7 @@ from sparkext.shuffle.streamed import TaskFiles
 _TELL_SECONDS = 0.1
 
 
-class Arriving(NamedTuple):
+class ReceivedItem(NamedTuple):
     """Received data: a block of probe rows, or the locations of build rows (a text) for the group of a bucket."""
 
     bucket: int
@@ -27,12 +27,12 @@ class Arriving(NamedTuple):
     content: pa.Buffer
 
 
-def arriving(batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
+def read_received(batches: Iterable[pa.RecordBatch]) -> Iterator[ReceivedItem]:
     """Yield the received data one by one, without copies."""
     for batch in batches:
         buckets, build, contents = batch.columns
         for number in range(batch.num_rows):
-            yield Arriving(buckets[number].as_py(), build[number].as_py(), contents[number].as_buffer())
+            yield ReceivedItem(buckets[number].as_py(), build[number].as_py(), contents[number].as_buffer())
 
 
 class BucketClock:
@@ -44,7 +44,7 @@ class BucketClock:
     def __init__(self, files: TaskFiles) -> None:
         """Begin without a bucket."""
         self._files = files
-        self.told = Told()
+        self.told = BucketReport()
         self._bucket: int | None = None
         self._since = time.thread_time()
         self._last = time.monotonic()
@@ -72,7 +72,7 @@ class BucketClock:
 class StreamedBlocks:
     """A sequence of blocks for one group of buckets."""
 
-    def __init__(self, blocks: Iterable[Arriving], rows: RowUnpacker, max_rows: int, clock: BucketClock) -> None:
+    def __init__(self, blocks: Iterable[ReceivedItem], rows: RowUnpacker, max_rows: int, clock: BucketClock) -> None:
         """Bind the blocks to their reader and to the clock."""
         self._blocks = blocks
         self._rows = rows
@@ -85,7 +85,7 @@ class StreamedBlocks:
             self._clock.turn(block.bucket)
             metrics.batches_in += 1
             batches = self._rows.batches([block.content], self._max_rows, MAX_MORSEL_BYTES)
-            for morsel in morsels(batches, self._max_rows):
+            for morsel in form_morsels(batches, self._max_rows):
                 metrics.morsels += 1
                 self._clock.count(morsel.num_rows)
                 yield RowSet.of_morsel([Column.of(column) for column in morsel.columns], morsel.num_rows)

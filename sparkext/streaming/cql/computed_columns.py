@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sparkext.streaming.cql.language.formulas import constant as typed_constant
+from sparkext.streaming.cql.language.formulas import translate_constant as typed_constant
 from sparkext.streaming.cql.language.syntax import Call, Constant, Formula, Name, Operation
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def computed_column(formula: Formula, column_of: Callable[[str], Column]) -> Column:
+def create_spark_column(formula: Formula, column_of: Callable[[str], Column]) -> Column:
     """Return a formula as a Column that Spark computes; `column_of` maps registered names to columns."""
     from pyspark.sql import functions as F
 
     if isinstance(formula, Name):
         return column_of(formula.name)
     if isinstance(formula, Constant):
-        return _constant(formula)
+        return _create_spark_literal(formula)
     if isinstance(formula, Operation):
-        return -computed_column(formula.args[0], column_of)
+        return -create_spark_column(formula.args[0], column_of)
     assert isinstance(formula, Call), "nothing else is computed"
-    return F.call_function(formula.function, *(computed_column(part, column_of) for part in formula.args))
+    return F.call_function(formula.function, *(create_spark_column(part, column_of) for part in formula.args))
 
 
-def _constant(constant: Constant) -> Column:
+def _create_spark_literal(constant: Constant) -> Column:
     from pyspark.sql import functions as F
 
     if constant.kind == "null":

@@ -7,22 +7,22 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sparkext.errors import InvalidQueryError
-from sparkext.joins.arguments import called_as
-from sparkext.streaming.cql.frame import Asked, continuous_frame
+from sparkext.joins.arguments import check_signature
+from sparkext.streaming.cql.frame import OutputArguments, create_query_frame
 from sparkext.streaming.cql.language.binder import bind
-from sparkext.streaming.cql.language.drawing import Drawing, drawing
-from sparkext.streaming.cql.language.graph import Graph, graph_of, spelled_cycle
+from sparkext.streaming.cql.language.drawing import Drawing, draw_graph
+from sparkext.streaming.cql.language.graph import Graph, build_graph, spell_cycle
 from sparkext.streaming.cql.language.parser import parse
-from sparkext.streaming.cql.language.partitioning import Partitioning, Unpartitioned, partitioned_by
+from sparkext.streaming.cql.language.partitioning import GraphPartitioning, PartitioningObstacle, find_partitioning
 from sparkext.streaming.cql.language.problems import CqlProblems
-from sparkext.streaming.cql.language.queries import Column, spelled_delay
+from sparkext.streaming.cql.language.queries import Column, spell_delay
 from sparkext.streaming.cql.language.types import spell_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@called_as("cql(text)", InvalidQueryError)
+@check_signature("cql(text)", InvalidQueryError)
 def cql(text: str, *, missing_delay: str = "error", partition_by: Mapping[str, str] | None = None) -> ContinuousQueries:
     """Register continuous queries, which may read each other in cycles if each cycle has a delay.
 
@@ -53,13 +53,13 @@ def cql(text: str, *, missing_delay: str = "error", partition_by: Mapping[str, s
     if not isinstance(text, str):
         raise InvalidQueryError([f"text is no str, but {type(text).__name__}"])
     try:
-        graph = graph_of(bind(parse(text)), missing_delay)
+        graph = build_graph(bind(parse(text)), missing_delay)
     except CqlProblems as problems:
         raise InvalidQueryError(problems.problems) from None
-    return ContinuousQueries(graph, None if partition_by is None else _places(graph, partition_by))
+    return ContinuousQueries(graph, None if partition_by is None else _resolve_key_columns(graph, partition_by))
 
 
-def _places(graph: Graph, named: Mapping[str, str]) -> dict[str, int]:
+def _resolve_key_columns(graph: Graph, named: Mapping[str, str]) -> dict[str, int]:
     """Return the positions of the columns named in `partition_by`, checked against the graph."""
     problems, places = [], {}
     streams = {name.lower(): name for name in graph.streams}
@@ -74,8 +74,8 @@ def _places(graph: Graph, named: Mapping[str, str]) -> dict[str, int]:
         places[streams[name.lower()]] = columns.index(column.lower())
     problems += [f"partition_by does not name a column of {name}" for name in graph.streams if name not in places]
     if not problems:
-        found = partitioned_by(graph, places)
-        if isinstance(found, Unpartitioned):
+        found = find_partitioning(graph, places)
+        if isinstance(found, PartitioningObstacle):
             problems.append(
                 f"rows cannot be processed apart by these columns, because of {found.query}: {found.reason}"
             )
@@ -99,7 +99,7 @@ class ContinuousQueries:
         graph = self._graph
         lines = []
         for name, stream in graph.streams.items():
-            lines.append(f"stream    {name} ({_columns(stream.registered)})")
+            lines.append(f"stream    {name} ({_spell_columns(stream.registered)})")
             computed = [one.name for one in stream.computed]
             lines += [f"computed  {', '.join(computed)} of {name}"] * bool(computed)
         for name in graph.order:
@@ -108,12 +108,12 @@ class ContinuousQueries:
             told = [] if graph.is_monotone(name) else ["not monotone"]
             if query.delay is not None:
                 inserted = ", inserted" if name in graph.inserted else ""
-                told.append(f"delayed by {spelled_delay(query.delay)}{inserted}")
-            lines.append(f"{made:<9} {name} ({_columns(query.columns)}){''.join(f', {one}' for one in told)}")
+                told.append(f"delayed by {spell_delay(query.delay)}{inserted}")
+            lines.append(f"{made:<9} {name} ({_spell_columns(query.columns)}){''.join(f', {one}' for one in told)}")
         lines.append(f"order     {' ▶ '.join(graph.order)}")
-        lines += [f"cycle     {spelled_cycle(part)}" for part in graph.components]
-        partitioning = partitioned_by(graph, self._given)
-        if isinstance(partitioning, Partitioning):
+        lines += [f"cycle     {spell_cycle(part)}" for part in graph.components]
+        partitioning = find_partitioning(graph, self._given)
+        if isinstance(partitioning, GraphPartitioning):
             keys = [
                 f"{name}.{graph.streams[name].columns[partitioning.columns[name] or 0].name}" for name in graph.streams
             ]
@@ -124,7 +124,7 @@ class ContinuousQueries:
 
     def graph(self) -> Drawing:
         """Draw the graph of queries. Notebooks show the drawing; its method `save` writes it to a file."""
-        return drawing(self._graph)
+        return draw_graph(self._graph)
 
     def output(
         self,
@@ -166,8 +166,8 @@ class ContinuousQueries:
         InvalidQueryError
             Lists every problem of the call.
         """
-        asked = Asked(self._graph, (query,), False, self._given, time, watermark, ties, serial, until, name)
-        return continuous_frame(asked, streams)
+        asked = OutputArguments(self._graph, (query,), False, self._given, time, watermark, ties, serial, until, name)
+        return create_query_frame(asked, streams)
 
     def outputs(
         self,
@@ -184,10 +184,10 @@ class ContinuousQueries:
 
         In each row all structs but one are null. See `output` for the arguments.
         """
-        asked = Asked(self._graph, queries, True, self._given, time, watermark, ties, serial, until, name)
-        return continuous_frame(asked, streams)
+        asked = OutputArguments(self._graph, queries, True, self._given, time, watermark, ties, serial, until, name)
+        return create_query_frame(asked, streams)
 
 
-def _columns(columns: Sequence[Column]) -> str:
+def _spell_columns(columns: Sequence[Column]) -> str:
     said = (f"{one.name} {spell_type(one.type)}{'' if one.nullable else ' not null'}" for one in columns)
     return ", ".join(said)

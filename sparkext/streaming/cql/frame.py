@@ -14,20 +14,20 @@ from sparkext.joins.columns import resolve_column
 from sparkext.plans.expressions.number_types import INTEGERS
 from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.spark.arrow import arrow_schema
-from sparkext.spark.frames import quoted
+from sparkext.spark.frames import quote_name
 from sparkext.spark.session_settings import is_case_sensitive, settings_of
-from sparkext.streaming.arguments import check_name, ordering_session
+from sparkext.streaming.arguments import check_name, resolve_order_session
 from sparkext.streaming.cql.code.engine import FOR_EVER
-from sparkext.streaming.cql.code.module_text import code_of
+from sparkext.streaming.cql.code.module_text import generate_module
 from sparkext.streaming.cql.code.shared_columns import SharedColumns
-from sparkext.streaming.cql.computed_columns import computed_column
+from sparkext.streaming.cql.computed_columns import create_spark_column
 from sparkext.streaming.cql.language.graph import Graph
-from sparkext.streaming.cql.language.partitioning import Partitioning, partitioned_by
+from sparkext.streaming.cql.language.partitioning import GraphPartitioning, find_partitioning
 from sparkext.streaming.cql.language.queries import BoundStream, Column
-from sparkext.streaming.cql.language.types import common_type, spell_type
+from sparkext.streaming.cql.language.types import spell_type, unify_types
 from sparkext.streaming.cql.operator import CqlOperator
-from sparkext.streaming.ordered.description_of import Columns, TimedApply
-from sparkext.streaming.ordered.frame import ordered_frame
+from sparkext.streaming.ordered.description_of import OrderColumns, TimedFunction
+from sparkext.streaming.ordered.frame import create_order_frame
 from sparkext.streaming.watermarks import is_marked
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ KEYS = 32
 
 
 @dataclass(frozen=True)
-class Asked:
+class OutputArguments:
     """The arguments of `ContinuousQueries.output` and `outputs`, except for the DataFrames."""
 
     graph: Graph
@@ -55,7 +55,7 @@ class Asked:
     name: Any
 
 
-def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
+def create_query_frame(asked: OutputArguments, streams: Mapping[str, Any]) -> DataFrame:
     """Return the rows that queries emit.
 
     Raises
@@ -64,9 +64,9 @@ def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
         Lists every problem of the call.
     """
     problems: list[str] = []
-    queries = _queries(asked, problems)
+    queries = _resolve_queries(asked, problems)
     graph = asked.graph.needed(queries)
-    frames = _frames(graph, asked.graph, streams, queries, problems)
+    frames = _resolve_frames(graph, asked.graph, streams, queries, problems)
     check_name(asked.name, problems)
     for argument, value in (("time", asked.time), ("watermark", asked.watermark), ("ties", asked.ties)):
         if not isinstance(value, str) and (value is not None or argument == "time"):
@@ -84,31 +84,31 @@ def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
     _check_alike("time", {name: source.time for name, source in sources.items()}, problems)
     if asked.ties is not None:
         _check_alike("ties", {name: source.ties for name, source in sources.items()}, problems)
-    schema, time = _schema(asked, graph, queries, sources, problems)
-    until = _until(asked, graph, frames, session, problems)
+    schema, time = _derive_schema(asked, graph, queries, sources, problems)
+    until = _resolve_end(asked, graph, frames, session, problems)
     if problems:
         raise InvalidQueryError(problems)
-    partitioning = partitioned_by(graph, _given(asked, graph))
-    keys = KEYS if isinstance(partitioning, Partitioning) else 1
+    partitioning = find_partitioning(graph, _select_key_columns(asked, graph))
+    keys = KEYS if isinstance(partitioning, GraphPartitioning) else 1
     shared = SharedColumns({name: [*map(_spark_type, stream.columns)] for name, stream in graph.streams.items()})
     parts = []
     for number, name in enumerate(graph.streams):
-        key = partitioning.columns[name] if isinstance(partitioning, Partitioning) else None
+        key = partitioning.columns[name] if isinstance(partitioning, GraphPartitioning) else None
         parts.append(sources[name].tagged(number, shared, key, keys))
     frame = reduce(lambda one, two: one.unionAll(two), parts)
     width = len(frame.columns)
     key_place = width - (1 if asked.ties is None else 2)
-    columns = Columns(frame, width, 0, (key_place,), (key_place,), None if asked.ties is None else width - 1)
-    code, limit = code_of(graph, queries, serial=asked.serial), settings.cql_max_instants
+    columns = OrderColumns(frame, width, 0, (key_place,), (key_place,), None if asked.ties is None else width - 1)
+    code, limit = generate_module(graph, queries, serial=asked.serial), settings.cql_max_instants
     operator = CqlOperator(graph, shared.places, code, queries, asked.tagged, arrow_schema(schema), limit)
     text = code.text.partition("\n")[2]  # without the first line, the fingerprint of the kernels
     text += "".join(f"{stream.name}: {one.name}\n" for stream in graph.streams.values() for one in stream.computed)
     made_by = f"queries {hashlib.sha256(text.encode()).hexdigest()}, of {keys}"
-    apply = TimedApply(operator, schema, time, keys, until, made_by)
-    return ordered_frame(columns, apply, settings, split=False, late=None, name=asked.name)
+    apply = TimedFunction(operator, schema, time, keys, until, made_by)
+    return create_order_frame(columns, apply, settings, split=False, late=None, name=asked.name)
 
 
-def _queries(asked: Asked, problems: list[str]) -> tuple[str, ...]:
+def _resolve_queries(asked: OutputArguments, problems: list[str]) -> tuple[str, ...]:
     """Return the names of the requested queries, spelled as registered."""
     names = {name.lower(): name for name in asked.graph.queries}
     found: list[str] = []
@@ -127,7 +127,7 @@ def _queries(asked: Asked, problems: list[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _frames(
+def _resolve_frames(
     graph: Graph, whole: Graph, streams: Mapping[str, Any], queries: tuple[str, ...], problems: list[str]
 ) -> dict[str, DataFrame]:
     """Return the DataFrames of the streams of `graph`, in their order."""
@@ -142,7 +142,7 @@ def _frames(
     for name in graph.streams:
         if name.lower() not in given:
             problems.append(f"{', '.join(queries)} needs the DataFrame of the stream {name}: {name}=…")
-        elif ordering_session(given[name.lower()], problems) is not None:
+        elif resolve_order_session(given[name.lower()], problems) is not None:
             found[name] = given[name.lower()]
     return found
 
@@ -150,7 +150,7 @@ def _frames(
 class _Source:
     """The DataFrame of one stream."""
 
-    def __init__(self, frame: DataFrame, stream: BoundStream, asked: Asked, problems: list[str]) -> None:
+    def __init__(self, frame: DataFrame, stream: BoundStream, asked: OutputArguments, problems: list[str]) -> None:
         name, registered = stream.name, stream.registered
         self._name, self.columns = name, stream.columns
         case_sensitive = is_case_sensitive(frame.sparkSession)
@@ -170,7 +170,7 @@ class _Source:
                 if asked.watermark is None:
                     problems.append(f"{asked.time} of {name} has no watermark: say how late rows may come, watermark=…")
                 else:
-                    frame = frame.withWatermark(quoted(self.time.name), asked.watermark)
+                    frame = frame.withWatermark(quote_name(self.time.name), asked.watermark)
         ties = None if asked.ties is None else place(asked.ties)
         self.ties = None if ties is None else fields[ties]
         if self.ties is not None and spark_key_type(self.ties) is None:
@@ -189,7 +189,7 @@ class _Source:
         from pyspark.sql import functions as F
 
         assert self.time is not None and self._time is not None, "it has been checked"
-        time = F.col(quoted(self._time))
+        time = F.col(quote_name(self._time))
         missing = F.raise_error(F.lit(f"a row of {self._name} has no {self._time}: filter those that do not")).cast(
             "int"
         )
@@ -204,7 +204,7 @@ class _Source:
             part = F.pmod(F.xxhash64(self._value(key)), F.lit(keys)).cast("int")
         chosen.append(part.alias("part"))
         if self.ties is not None:
-            chosen.append(F.col(quoted(self.ties.name)).alias("ties"))
+            chosen.append(F.col(quote_name(self.ties.name)).alias("ties"))
         return self._frame.select(*chosen)
 
     def _value(self, place: int) -> SparkColumn:
@@ -215,10 +215,10 @@ class _Source:
         kind = _spark_type(column)
         if column.computed is not None:
             names = [one.name for one in self.columns]
-            return computed_column(column.computed, lambda name: self._value(names.index(name))).cast(kind)
+            return create_spark_column(column.computed, lambda name: self._value(names.index(name))).cast(kind)
         field = self._fields[place]
         assert field is not None, "it has been checked"
-        value = F.col(quoted(field.name)).cast(kind)
+        value = F.col(quote_name(field.name)).cast(kind)
         if column.nullable or not field.nullable:
             return value
         said = f"{column.name} of {self._name} is null, but registered as NOT NULL"
@@ -230,7 +230,7 @@ def _fits(field: StructField, column: Column) -> bool:
     kind = spark_key_type(field)
     if kind is None or kind == column.type:
         return kind is not None
-    wider = common_type(kind, column.type)
+    wider = unify_types(kind, column.type)
     return wider == column.type and (kind.name not in INTEGERS or column.type.name in INTEGERS)
 
 
@@ -247,8 +247,8 @@ def _check_alike(argument: str, fields: Mapping[str, StructField | None], proble
         problems.append(f"{argument} is {said}: cast them to one type")
 
 
-def _schema(
-    asked: Asked, graph: Graph, queries: tuple[str, ...], sources: Mapping[str, _Source], problems: list[str]
+def _derive_schema(
+    asked: OutputArguments, graph: Graph, queries: tuple[str, ...], sources: Mapping[str, _Source], problems: list[str]
 ) -> tuple[StructType, int]:
     """Return the columns of the result, and the position of the time among them."""
     from pyspark.sql.types import StringType, StructField, StructType
@@ -273,8 +273,8 @@ def _schema(
     return StructType(made), place
 
 
-def _until(
-    asked: Asked, graph: Graph, frames: Mapping[str, DataFrame], session: SparkSession, problems: list[str]
+def _resolve_end(
+    asked: OutputArguments, graph: Graph, frames: Mapping[str, DataFrame], session: SparkSession, problems: list[str]
 ) -> int:
     """Return the end of time in µs for DataFrames that are no streams, `FOR_EVER` if there is none."""
     from pyspark.sql import functions as F
@@ -295,7 +295,7 @@ def _until(
     return int(found[0])
 
 
-def _given(asked: Asked, graph: Graph) -> Mapping[str, int] | None:
+def _select_key_columns(asked: OutputArguments, graph: Graph) -> Mapping[str, int] | None:
     if asked.partition_by is None:
         return None
     return {name: place for name, place in asked.partition_by.items() if name in graph.streams}

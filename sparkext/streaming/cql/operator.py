@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.errors import QueryStateError
-from sparkext.kernels.runtime.jit import frozen
-from sparkext.rows.contiguous import contiguous
-from sparkext.rows.times import microseconds
+from sparkext.kernels.runtime.jit import freeze
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.times import convert_to_microseconds
 from sparkext.rows.types import arrow_key_type
-from sparkext.streaming.cql.code.engine import Emitted, Engine, Given, StateFullError, StepsExceededError
-from sparkext.streaming.cql.code.module_text import Code
-from sparkext.streaming.cql.language.graph import Graph, spelled_cycle
+from sparkext.streaming.cql.code.engine import Engine, InputRows, OutputRows, StateFullError, StepsExceededError
+from sparkext.streaming.cql.code.module_text import GeneratedModule
+from sparkext.streaming.cql.language.graph import Graph, spell_cycle
 
 _AT_ONCE = 1 << 20
 """Rows processed at a time (they are converted to 64-bit words)."""
@@ -37,7 +37,7 @@ class CqlOperator:
 
     graph: Graph
     places: Mapping[str, tuple[int, ...]]
-    code: Code
+    code: GeneratedModule
     outputs: tuple[str, ...]
     tagged: bool
     schema: pa.Schema
@@ -49,8 +49,8 @@ class CqlOperator:
         """Run the graph on some rows; see `TimedOperator`."""
         limit = self.most_instants
         engine = Engine(self.graph, self.code, words=room // 8, limit=limit, state=state)
-        times = frozen(microseconds(contiguous(rows.column(0))))
-        streams = np.asarray(contiguous(rows.column(1)), dtype=np.int8)
+        times = freeze(convert_to_microseconds(make_contiguous(rows.column(0))))
+        streams = np.asarray(make_contiguous(rows.column(1)), dtype=np.int8)
         start = 0
         try:
             while start < times.size:
@@ -64,21 +64,21 @@ class CqlOperator:
             for emitted in engine.run(self._given(rows.slice(0, 0), times[:0], streams[:0]), until):
                 yield self._table(emitted)
         except StepsExceededError as error:
-            raise QueryStateError(_goes_on(self, error)) from None
+            raise QueryStateError(_describe_endless_cycle(self, error)) from None
         except StateFullError as error:
-            raise QueryStateError(_is_full(self, error)) from None
+            raise QueryStateError(_describe_full_state(self, error)) from None
         return engine.state() if engine.has_run else None
 
-    def _given(self, rows: pa.Table, times: np.ndarray, streams: np.ndarray) -> Given:
+    def _given(self, rows: pa.Table, times: np.ndarray, streams: np.ndarray) -> InputRows:
         shared: dict[int, pa.Array] = {}
         for name, stream in self.graph.streams.items():
             for place, column in zip(self.places[name], stream.columns, strict=True):
                 if place not in shared:
-                    shared[place] = contiguous(rows.column(2 + place)).cast(arrow_key_type(column.type))
+                    shared[place] = make_contiguous(rows.column(2 + place)).cast(arrow_key_type(column.type))
         columns = {name: [shared[place] for place in self.places[name]] for name in self.graph.streams}
-        return Given(frozen(times), frozen(streams), columns)
+        return InputRows(freeze(times), freeze(streams), columns)
 
-    def _table(self, emitted: Emitted) -> pa.Table:
+    def _table(self, emitted: OutputRows) -> pa.Table:
         time = pa.array(emitted.times, pa.int64())
         if not self.tagged:
             columns = [*emitted.columns, time.cast(self.schema.types[-1])]
@@ -97,9 +97,9 @@ class CqlOperator:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 
-def _goes_on(operator: CqlOperator, error: StepsExceededError) -> str:
+def _describe_endless_cycle(operator: CqlOperator, error: StepsExceededError) -> str:
     cycles = [
-        spelled_cycle(part)
+        spell_cycle(part)
         for part in operator.graph.components
         if any(operator.graph.queries[name].delay == 0 or operator.graph.queries[name].recursive for name in part)
     ]
@@ -109,7 +109,7 @@ def _goes_on(operator: CqlOperator, error: StepsExceededError) -> str:
     )
 
 
-def _is_full(operator: CqlOperator, error: StateFullError) -> str:
+def _describe_full_state(operator: CqlOperator, error: StateFullError) -> str:
     windows = {
         f"{read.window.spelled(read.columns)} of {read.name} in {query.name}"
         for query in operator.graph.queries.values()

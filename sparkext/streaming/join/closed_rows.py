@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.plans.streams.fragments import LEFT, MATCHED
-from sparkext.rows.contiguous import contiguous
-from sparkext.rows.types import conformed
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.types import conform_columns
 from sparkext.streaming.join.description import StreamJoin
-from sparkext.streaming.state.expired_rows import ended_rows
+from sparkext.streaming.state.expired_rows import find_expired_rows
 from sparkext.streaming.state.run_lookup import RunLookup
 from sparkext.streaming.state.run_rows import RunRows
 from sparkext.streaming.state.segments import SegmentInfo
@@ -26,7 +26,7 @@ _NUMBER = 2
 """Index of the row number among the hidden columns: expiry time, bucket, row number."""
 
 
-class DecidedRows:
+class ClosedRows:
     """The match state of one unit's left rows in a batch; `buckets` are the unit's buckets."""
 
     def __init__(self, join: StreamJoin, lookup: RunLookup, buckets: range, left: list[RunRows]) -> None:
@@ -45,22 +45,22 @@ class DecidedRows:
         self._pairs.append(rows.take(pa.array(places)))
         return None if is_semi else pairs.select(range(width))
 
-    def settled(self) -> tuple[pa.Table, pa.RecordBatch | None]:
+    def settle_matches(self) -> tuple[pa.Table, pa.RecordBatch | None]:
         """Return the rows that matched for the first time, in the stored schema, and the rows to emit for them."""
         schema = self._pairs[0].schema if self._pairs else self._hidden
         pairs = pa.Table.from_batches(self._pairs, schema)
         numbers = np.asarray(pairs.columns[-1], dtype=np.int64)
         rows = pairs.take(pa.array(np.unique(numbers, return_index=True)[1]))
-        new = self._without_known(rows.select(range(rows.num_columns - len(self._hidden), rows.num_columns)))
+        new = self._drop_known(rows.select(range(rows.num_columns - len(self._hidden), rows.num_columns)))
         stored = pa.Table.from_arrays([new.column(_NUMBER), *new.columns[:_NUMBER]], schema=self._join.matched.schema)
         if self._join.how != "semi" or not new.num_rows:
             return stored, None
         first = np.isin(np.asarray(rows.columns[-1]), np.asarray(new.column(_NUMBER)))
         out = rows.filter(pa.array(first)).select(range(len(self._join.output_schema)))
-        return stored, _batch(out.columns, self._join.output_schema)
+        return stored, _create_batch(out.columns, self._join.output_schema)
 
     def info(self, stored: pa.Table) -> SegmentInfo:
-        """Return the metadata of the first result of `settled`."""
+        """Return the metadata of the first result of `settle_matches`."""
         return self._join.matched.info(stored)
 
     def over(self, new: pa.Table, low: int, high: int) -> Iterator[pa.RecordBatch]:
@@ -70,11 +70,11 @@ class DecidedRows:
         """
         if self._join.how != "left":
             return
-        ended = [*ended_rows(self._lookup, self._side, self._left, low, high)]
+        ended = [*find_expired_rows(self._lookup, self._side, self._left, low, high)]
         if not ended:
             return
         rows = pa.Table.from_batches(ended)
-        unmatched = np.asarray(self._without_known(rows.select(self._side.hidden)).column(_NUMBER), dtype=np.int64)
+        unmatched = np.asarray(self._drop_known(rows.select(self._side.hidden)).column(_NUMBER), dtype=np.int64)
         unmatched = np.setdiff1d(unmatched, np.asarray(new.column(0), dtype=np.int64))
         kept = rows.filter(pa.array(np.isin(np.asarray(rows.column(self._side.number)), unmatched)))
         if kept.num_rows:
@@ -83,9 +83,9 @@ class DecidedRows:
                 kept.column(ref.column) if ref.source == PROBE else pa.nulls(kept.num_rows, field.type)
                 for ref, field in zip(self._join.outputs, schema, strict=True)
             ]
-            yield _batch(columns, schema)
+            yield _create_batch(columns, schema)
 
-    def _without_known(self, rows: pa.Table) -> pa.Table:
+    def _drop_known(self, rows: pa.Table) -> pa.Table:
         """Remove rows that matched in earlier batches. `rows` has the hidden columns only."""
         keys = (KeyPair(ColumnRef(PROBE, _NUMBER), 0, "int64", False),)
         outputs = tuple(ColumnRef(PROBE, number) for number in range(len(self._hidden)))
@@ -96,5 +96,5 @@ class DecidedRows:
         return rows
 
 
-def _batch(columns: Sequence[pa.Array | pa.ChunkedArray], schema: pa.Schema) -> pa.RecordBatch:
-    return conformed([contiguous(column) for column in columns], schema)
+def _create_batch(columns: Sequence[pa.Array | pa.ChunkedArray], schema: pa.Schema) -> pa.RecordBatch:
+    return conform_columns([make_contiguous(column) for column in columns], schema)

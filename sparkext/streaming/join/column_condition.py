@@ -43,7 +43,7 @@ class ColumnCondition:
     _join: AnalysedJoin
     _rest: tuple[Any, ...]
 
-    def visible(self, resolved: ResolvedJoin) -> ResolvedJoin:
+    def hide_computed(self, resolved: ResolvedJoin) -> ResolvedJoin:
         """Return the join without the computed columns in its result."""
         outputs = tuple(out for out in resolved.outputs if not out.field.name.startswith(_COMPUTED))
         return replace(resolved, outputs=outputs)
@@ -71,7 +71,7 @@ def read_columns(
     except AnalysisException as error:
         problems.append(f"on={condition}: {str(error).splitlines()[0]}")
         return None
-    parts = _Parts(join, kind)
+    parts = _ConditionParts(join, kind)
     for conjunct in join.conjuncts:
         parts.take(conjunct)
     text = " AND ".join(conjunct.sql() for conjunct in join.conjuncts)
@@ -93,7 +93,7 @@ def read_columns(
     return ColumnCondition(parts.frame(LEFT), parts.frame(RIGHT), names, text, join, tuple(parts.rest))
 
 
-class _Parts:
+class _ConditionParts:
     """Assigns each conjunct to the index, to a filter of one side, or to the rest."""
 
     def __init__(self, join: AnalysedJoin, kind: str) -> None:
@@ -107,7 +107,7 @@ class _Parts:
 
     def take(self, conjunct: Any) -> None:
         """Assign one conjunct."""
-        sides = self._join.read_by(conjunct)
+        sides = self._join.find_sides(conjunct)
         if len(sides) == 1 and (self._kind != "left" or sides == {RIGHT}):
             self._filters[sides.pop()].append(conjunct)
         elif not self._compared(conjunct):
@@ -127,10 +127,10 @@ class _Parts:
         if operator is None:
             return False
         left, right = arguments_of(conjunct)
-        if self._join.read_by(left) == {RIGHT}:
+        if self._join.find_sides(left) == {RIGHT}:
             left, right, operator = right, left, MIRRORED.get(operator, operator)
         values = (left, right)
-        if any(self._join.read_by(value) != {side} for side, value in enumerate(values)):
+        if any(self._join.find_sides(value) != {side} for side, value in enumerate(values)):
             return False
         if not self._have_an_order(values):
             return False

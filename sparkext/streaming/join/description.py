@@ -9,8 +9,8 @@ import pyarrow as pa
 from sparkext.config import Settings
 from sparkext.engine.worker_task import MemoryShare, WorkerTask
 from sparkext.plans.pipeline.spec import ColumnRef
-from sparkext.plans.streams.fragments import LEFT, RIGHT, first_cut
-from sparkext.reports.stream_batches import JoinedBatch, metrics_name
+from sparkext.plans.streams.fragments import LEFT, RIGHT, choose_first_shape
+from sparkext.reports.stream_batches import JoinedBatch, build_metrics_name
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.stream_state import MatchedRows, StoredSide, StreamState
@@ -57,7 +57,7 @@ class StreamJoin:
     @property
     def metrics(self) -> str:
         """The name of its observed metrics. Spark rejects duplicates; `StreamState.claim` gives a clearer error."""
-        return metrics_name(self.name, self.is_named, self.token)
+        return build_metrics_name(self.name, self.is_named, self.token)
 
     @property
     def is_as_of(self) -> bool:
@@ -92,7 +92,7 @@ class StreamJoin:
         StateError
             The state is missing, damaged or belongs to another join.
         """
-        first = first_cut(self.partitions, keyed=self.keys is not None, whole_right=self.keeps_right_whole)
+        first = choose_first_shape(self.partitions, keyed=self.keys is not None, whole_right=self.keeps_right_whole)
         folder = batch.state_folder(self.name)
         return StreamState(folder, _SIDES, batch.number, batch.run, first, self.made_by)
 

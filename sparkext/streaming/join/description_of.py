@@ -17,12 +17,12 @@ from sparkext.plans.streams.fragments import BUCKETS, LEFT, RIGHT
 from sparkext.rows.types import arrow_key_type
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.spark.arrow import arrow_schema
-from sparkext.streaming.arguments import name_of
+from sparkext.streaming.arguments import derive_operator_name
 from sparkext.streaming.join.description import StreamJoin
 from sparkext.streaming.state.stream_state import StoredSide
 
 
-def planned_join(
+def describe_join(
     resolved: ResolvedJoin,
     sides: tuple[StoredSide, StoredSide],
     partitions: int,
@@ -35,14 +35,18 @@ def planned_join(
     from pyspark.sql.types import StructType
 
     outputs = tuple(output.ref for output in resolved.outputs)
-    specs = _pairs(resolved.spec, outputs, sides) if resolved.spec.as_of is None else _candidates(resolved.spec, sides)
+    specs = (
+        _plan_pair_lookups(resolved.spec, outputs, sides)
+        if resolved.spec.as_of is None
+        else _plan_candidate_lookup(resolved.spec, sides)
+    )
     return StreamJoin(
-        name or name_of("join", made_by),
+        name or derive_operator_name("join", made_by),
         name is not None,
         made_by,
         uuid.uuid4().hex,
         sides,
-        _keys(resolved, settings),
+        _create_key_partitionings(resolved, settings),
         tuple(spec.to_json() for spec in specs),
         arrow_schema(StructType([output.field for output in resolved.outputs])),
         partitions,
@@ -53,12 +57,14 @@ def planned_join(
     )
 
 
-def _pairs(
+def _plan_pair_lookups(
     join: JoinSpec, outputs: tuple[ColumnRef, ...], sides: tuple[StoredSide, StoredSide]
 ) -> tuple[PipelineSpec, PipelineSpec]:
     """Return the pipelines by which left rows find all their right matches, and right rows their left matches."""
     windows = [
-        _before(ColumnRef(1 - side, event_time(sides[1 - side])), ColumnRef(side, stored.until), stored)
+        _create_expiry_test(
+            ColumnRef(1 - side, require_event_time(sides[1 - side])), ColumnRef(side, stored.until), stored
+        )
         for side, stored in enumerate(sides)
         if stored.until is not None
     ]
@@ -67,25 +73,25 @@ def _pairs(
     found = (*outputs, *(ColumnRef(PROBE, place) for place in hidden))
     pairs = replace(join, how="inner", condition=condition)
     forward = PipelineSpec(len(sides[LEFT].schema), (pairs,), found)
-    return forward, _mirrored(forward, len(sides[RIGHT].schema))
+    return forward, _mirror_pipeline(forward, len(sides[RIGHT].schema))
 
 
-def _candidates(join: JoinSpec, sides: tuple[StoredSide, StoredSide]) -> tuple[PipelineSpec]:
+def _plan_candidate_lookup(join: JoinSpec, sides: tuple[StoredSide, StoredSide]) -> tuple[PipelineSpec]:
     """Return the pipeline that finds the nearest row in a run of the right side, with the position of the left row."""
     place = len(sides[LEFT].schema)
     found = [ColumnRef(PROBE + 1, number) for number in range(len(sides[RIGHT].rows))]
     return (PipelineSpec(place + 1, (replace(join, how="inner"),), (*found, ColumnRef(PROBE, place))),)
 
 
-def event_time(side: StoredSide) -> int:
+def require_event_time(side: StoredSide) -> int:
     """Return the event-time column of a side."""
     assert side.event_time is not None, "both sides have one, or none"
     return side.event_time
 
 
-def _before(time: ColumnRef, until: ColumnRef, side: StoredSide) -> Expression:
+def _create_expiry_test(time: ColumnRef, until: ColumnRef, side: StoredSide) -> Expression:
     """Return the test that the event time of a row is not after the expiry of a row of the other side."""
-    kind = KeyType("timestamp" if side.rows.types[event_time(side)].tz else "timestamp_ntz")
+    kind = KeyType("timestamp" if side.rows.types[require_event_time(side)].tz else "timestamp_ntz")
     column = partial(Expression, "column", kind)
     return Expression(
         "<=",
@@ -94,7 +100,7 @@ def _before(time: ColumnRef, until: ColumnRef, side: StoredSide) -> Expression:
     )
 
 
-def _keys(resolved: ResolvedJoin, settings: Settings) -> tuple[Partitioning, Partitioning] | None:
+def _create_key_partitionings(resolved: ResolvedJoin, settings: Settings) -> tuple[Partitioning, Partitioning] | None:
     """Return the partitionings of both sides' keys into buckets, None without keys."""
     keys = resolved.spec.keys
     if not keys:
@@ -110,7 +116,7 @@ def _keys(resolved: ResolvedJoin, settings: Settings) -> tuple[Partitioning, Par
     )
 
 
-def _mirrored(spec: PipelineSpec, probe_columns: int) -> PipelineSpec:
+def _mirror_pipeline(spec: PipelineSpec, probe_columns: int) -> PipelineSpec:
     """Return the same inner join with its sides exchanged."""
     [join] = spec.joins
     keys = tuple(KeyPair(ColumnRef(PROBE, key.build), key.probe.column, key.type, key.null_safe) for key in join.keys)
@@ -118,28 +124,28 @@ def _mirrored(spec: PipelineSpec, probe_columns: int) -> PipelineSpec:
         RangePair(ColumnRef(PROBE, pair.build), MIRRORED[pair.op], pair.probe.column, pair.type) for pair in join.ranges
     )
     outputs = tuple(replace(output, source=1 - output.source) for output in spec.outputs)
-    condition = None if join.condition is None else _exchanged(join.condition)
-    mirrored = replace(join, keys=keys, ranges=ranges, condition=condition, theta=_theta_exchanged(join.theta))
+    condition = None if join.condition is None else _exchange_sides(join.condition)
+    mirrored = replace(join, keys=keys, ranges=ranges, condition=condition, theta=_exchange_theta_sides(join.theta))
     return PipelineSpec(probe_columns, (mirrored,), outputs)
 
 
-def _theta_exchanged(theta: Theta | None) -> Theta | None:
+def _exchange_theta_sides(theta: Theta | None) -> Theta | None:
     if not isinstance(theta, PythonPredicate):
-        return None if theta is None else _exchanged(theta)
+        return None if theta is None else _exchange_sides(theta)
     left, right = (
         tuple(replace(column, source=1 - column.source) for column in side) for side in (theta.left, theta.right)
     )
     return replace(theta, left=left, right=right, exchanged=not theta.exchanged)
 
 
-def _exchanged(node: Expression) -> Expression:
+def _exchange_sides(node: Expression) -> Expression:
     """Return the same expression after an exchange of the two sides."""
     if node.op == "column":
         return replace(node, source=1 - node.source)
-    return replace(node, args=tuple(map(_exchanged, node.args)))
+    return replace(node, args=tuple(map(_exchange_sides, node.args)))
 
 
-def with_all_columns(resolved: ResolvedJoin) -> ResolvedJoin:
+def renumber_build_columns(resolved: ResolvedJoin) -> ResolvedJoin:
     """Return the join with build columns numbered by their positions in the right side instead of in `published`."""
     place, spec = resolved.published, resolved.spec
     keys = tuple(replace(key, build=place[key.build]) for key in spec.keys)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from sparkext.joins.columns import OutputField, check_names
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.plans.streams.fragments import LEFT
-from sparkext.streaming.frames import place
-from sparkext.streaming.join.description_of import event_time
+from sparkext.streaming.frames import name_column
+from sparkext.streaming.join.description_of import require_event_time
 from sparkext.streaming.state.stream_state import StoredSide
 from sparkext.streaming.watermarks import MARK, is_marked
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def event_times(left: DataFrame, right: DataFrame, asker: str, problems: list[str]) -> tuple[int, int] | None:
+def resolve_event_times(left: DataFrame, right: DataFrame, asker: str, problems: list[str]) -> tuple[int, int] | None:
     """Return the event-time columns of both sides, None if `problems` got longer.
 
     `asker` names the argument or operator that requires them, for the message.
     """
     sides = ((left, "left"), (right, "right"))
-    times = [_event_time(frame, side, asker, problems) for frame, side in sides]
+    times = [_resolve_event_time(frame, side, asker, problems) for frame, side in sides]
     if times[0] is None or times[1] is None:
         return None
     kinds = [frame.schema.fields[time].dataType for frame, time in ((left, times[0]), (right, times[1]))]
@@ -40,7 +40,7 @@ def event_times(left: DataFrame, right: DataFrame, asker: str, problems: list[st
     return times[0], times[1]
 
 
-def _event_time(frame: DataFrame, side: str, asker: str, problems: list[str]) -> int | None:
+def _resolve_event_time(frame: DataFrame, side: str, asker: str, problems: list[str]) -> int | None:
     """Return the position of the only column of a side with a watermark, or None after adding to `problems`."""
     found = [number for number, field in enumerate(frame.schema.fields) if is_marked(field)]
     if len(found) == 1:
@@ -52,13 +52,13 @@ def _event_time(frame: DataFrame, side: str, asker: str, problems: list[str]) ->
     return None
 
 
-def unmarked(resolved: ResolvedJoin, but: int | None = None) -> ResolvedJoin:
+def remove_watermarks(resolved: ResolvedJoin, but: int | None = None) -> ResolvedJoin:
     """Return the join without watermarks on the columns of its result, except on the column at position `but`."""
-    outputs = [out if number == but else _unmarked(out) for number, out in enumerate(resolved.outputs)]
+    outputs = [out if number == but else _remove_watermark(out) for number, out in enumerate(resolved.outputs)]
     return replace(resolved, outputs=tuple(outputs))
 
 
-def _unmarked(output: OutputField) -> OutputField:
+def _remove_watermark(output: OutputField) -> OutputField:
     from pyspark.sql.types import StructField
 
     field = output.field
@@ -84,7 +84,7 @@ class TimeColumn:
         """Return the column."""
         from pyspark.sql import functions as F
 
-        left, right = (F.col(place(number)) for number in (self.left, self.right))
+        left, right = (F.col(name_column(number)) for number in (self.left, self.right))
         time = F.greatest(left, right) if self.left != self.right else left
         if self.lasts is not None:
             over = left + F.expr(f"make_dt_interval(0, 0, 0, {self.lasts / 1e6:.6f}bd)")
@@ -92,7 +92,7 @@ class TimeColumn:
         return time.alias(self.name, metadata={MARK: self.delay})
 
 
-def time_column(
+def resolve_time_column(
     name: str, resolved: ResolvedJoin, sides: tuple[StoredSide, StoredSide], case_sensitive: bool, problems: list[str]
 ) -> TimeColumn | None:
     """Return the event-time column of a join's result, None if `problems` got longer."""
@@ -100,7 +100,7 @@ def time_column(
 
     outputs, told = resolved.outputs, len(problems)
     places = {(output.ref.source, output.ref.column): number for number, output in enumerate(outputs)}
-    left, right = (places.get((side, event_time(stored))) for side, stored in enumerate(sides))
+    left, right = (places.get((side, require_event_time(stored))) for side, stored in enumerate(sides))
     assert left is not None, "all columns of the left side are in the result"
     lasts = sides[LEFT].retained if resolved.spec.how == "left" else None
     check_names(

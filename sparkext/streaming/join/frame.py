@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from sparkext.plans.streams.fragments import LEFT, RIGHT
 from sparkext.spark.frames import map_in_arrow
-from sparkext.spark.partition_keys import partition_keys
-from sparkext.spark.session_settings import tasks_per_executor
+from sparkext.spark.partition_keys import find_partition_keys
+from sparkext.spark.session_settings import count_tasks_per_executor
 from sparkext.spark.worker_python import run_in_workers
-from sparkext.streaming.frames import partitions_of, place, ticks
+from sparkext.streaming.frames import count_partitions, create_ticks, name_column
 from sparkext.streaming.join.description import PROGRESS_FIELDS
-from sparkext.streaming.join.description_of import event_time, planned_join
+from sparkext.streaming.join.description_of import describe_join, require_event_time
 from sparkext.streaming.join.join_task import StreamJoinTask
 from sparkext.streaming.join.send_task import COLUMNS, DDL, PartitionIdsTask, StreamJoinSendTask
-from sparkext.streaming.progress import PROGRESS, with_progress, without_progress
+from sparkext.streaming.progress import PROGRESS, add_progress_column, remove_progress_rows
 from sparkext.streaming.state.checkpoints import report_checkpoints
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sparkext.streaming.state.stream_state import StoredSide
 
 
-def joined_frame(
+def create_join_frame(
     left: DataFrame,
     right: DataFrame,
     resolved: ResolvedJoin,
@@ -35,36 +35,36 @@ def joined_frame(
     *told: str,
     task: type[StreamJoinTask] = StreamJoinTask,
 ) -> DataFrame:
-    """Return the rows of a join of two streams, as columns `c0`, `c1`, … (see `place`).
+    """Return the rows of a join of two streams, as columns `c0`, `c1`, … (see `name_column`).
 
     `told` are further parts of the join's fingerprint: joins with the same columns that differ otherwise must not share
     a state.
     """
     session = left.sparkSession
-    partitions = partitions_of(session)
+    partitions = count_partitions(session)
     kept = ", ".join("for ever" if side.retained is None else f"{side.retained} µs" for side in sides)
     of = f"{left.schema.simpleString()} and {right.schema.simpleString()}, kept {kept}"
     made_by = ", ".join([f"{resolved.spec.label} of {of}", *told])
-    tasks = tasks_per_executor(session)
-    join = planned_join(resolved, sides, partitions, settings, tasks, made_by, name)
+    tasks = count_tasks_per_executor(session)
+    join = describe_join(resolved, sides, partitions, settings, tasks, made_by, name)
     report_checkpoints(session)
-    keys = partition_keys(partitions)
+    keys = find_partition_keys(partitions)
     blocks = [
         map_in_arrow(frame, StreamJoinSendTask(join, side, keys), DDL) for side, frame in enumerate((left, right))
     ]
     both = blocks[LEFT].unionAll(blocks[RIGHT])
     if join.waits:
-        time = left.columns[event_time(sides[LEFT])]
-        both = both.unionAll(map_in_arrow(ticks(left, time), PartitionIdsTask(join, keys), DDL))
+        time = left.columns[require_event_time(sides[LEFT])]
+        both = both.unionAll(map_in_arrow(create_ticks(left, time), PartitionIdsTask(join, keys), DDL))
     fields = [output.field for output in resolved.outputs]
-    emitted = with_progress(fields, PROGRESS_FIELDS)
-    places = [place(number) for number in range(len(fields))]
+    emitted = add_progress_column(fields, PROGRESS_FIELDS)
+    places = [name_column(number) for number in range(len(fields))]
     joined = run_in_workers(both.repartition(partitions, COLUMNS[0]), task(join), emitted).toDF(*places, PROGRESS)
-    return without_progress(joined, PROGRESS_FIELDS, join.metrics)
+    return remove_progress_rows(joined, PROGRESS_FIELDS, join.metrics)
 
 
-def named(resolved: ResolvedJoin) -> list[Column]:
-    """Return the columns of `joined_frame` under the names of the result."""
+def restore_names(resolved: ResolvedJoin) -> list[Column]:
+    """Return the columns of `create_join_frame` under the names of the result."""
     from pyspark.sql import functions as F
 
-    return [F.col(place(number)).alias(output.field.name) for number, output in enumerate(resolved.outputs)]
+    return [F.col(name_column(number)).alias(output.field.name) for number, output in enumerate(resolved.outputs)]

@@ -19,18 +19,18 @@ import pyarrow as pa
 
 from sparkext.memory.probes import Tasks
 from sparkext.plans.pipeline.spec import PipelineSpec
-from sparkext.plans.streams.fragments import LEFT, MATCHED, RIGHT, Cut
-from sparkext.plans.streams.mfm import next_cut
-from sparkext.rows.blank import blank_row
-from sparkext.streaming.join.closed_rows import DecidedRows
+from sparkext.plans.streams.fragments import LEFT, MATCHED, RIGHT, GridShape
+from sparkext.plans.streams.mfm import choose_next_shape
+from sparkext.rows.blank import make_blank_row
+from sparkext.streaming.join.closed_rows import ClosedRows
 from sparkext.streaming.join.description import PROGRESS_FIELDS, StreamTask
 from sparkext.streaming.join.received_rows import ReceivedRows
 from sparkext.streaming.progress import PROGRESS
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.run_lookup import RunLookup
 from sparkext.streaming.state.run_rows import RunRows
-from sparkext.streaming.state.segments import SegmentInfo, total
-from sparkext.streaming.state.stream_state import StreamState, is_over
+from sparkext.streaming.state.segments import SegmentInfo, sum_infos
+from sparkext.streaming.state.stream_state import StreamState, is_expired
 
 _PROGRESS = pa.struct([(name, pa.int64()) for name in PROGRESS_FIELDS])
 _FOR_EVER = -(1 << 63)
@@ -39,7 +39,7 @@ _FOR_EVER = -(1 << 63)
 class ExpiredResults(Protocol):
     """The results of left rows that are emitted when they expire."""
 
-    def ended(self, low: int, high: int) -> Iterator[pa.RecordBatch]:
+    def find_expired(self, low: int, high: int) -> Iterator[pa.RecordBatch]:
         """Yield the results of left rows that expire after `low` and up to `high`, both in µs."""
         ...
 
@@ -62,9 +62,9 @@ class StreamJoinTask(StreamTask):
                 rows_out += rows.num_rows
                 yield self._emitted(rows, pa.nulls(rows.num_rows, _PROGRESS))
             told.update(partition.stored())
-        lookup.make_room()
+        lookup.evict_indexes()
         progress = pa.array([{**told, "matches": rows_out}], _PROGRESS)
-        yield self._emitted(blank_row(self.join.output_schema), progress)
+        yield self._emitted(make_blank_row(self.join.output_schema), progress)
 
     def expired_results(self, lookup: RunLookup, left: list[RunRows], right: list[RunRows]) -> ExpiredResults:
         """Return the results of left rows that expire, from all runs of both sides of a unit. For as-of joins only."""
@@ -116,14 +116,14 @@ class _Partition:
                 rows, info = self._arrived.rows(*place), self._arrived.info(*place)
                 builds.append(self._lookup.now(other, sides[other], buckets, rows, info))
             for build in builds:
-                if not is_over(build.info, self._oldest):
+                if not is_expired(build.info, self._oldest):
                     yield from self._lookup.found(self._specs[side], self._found, new, build)
 
     def _nearest(self, fragments: tuple[int, int]) -> Iterator[pa.RecordBatch]:
         """Yield a unit's expired left rows, each with the nearest right row."""
         left, right = (self._all(side, fragment) for side, fragment in enumerate(fragments))
         expired = self._task.expired_results(self._lookup, left, right)
-        yield from expired.ended(self._oldest, self._batch.next_watermark())
+        yield from expired.find_expired(self._oldest, self._batch.next_watermark())
 
     def _all(self, side: int, fragment: int) -> list[RunRows]:
         """Return all rows of a fragment as runs, including the rows of this batch."""
@@ -135,12 +135,12 @@ class _Partition:
         """Yield the pairs of a unit, its left rows that matched for the first time, and its unmatched expired rows."""
         fragment = fragments[LEFT]
         buckets = self._state.cut.buckets(LEFT, fragment)
-        decided = DecidedRows(self._join, self._lookup, buckets, self._all(LEFT, fragment))
+        decided = ClosedRows(self._join, self._lookup, buckets, self._all(LEFT, fragment))
         for pairs in self._pairs(fragments):
             out = decided.take(pairs)
             if out is not None:
                 yield out
-        new, first = decided.settled()
+        new, first = decided.settle_matches()
         if first is not None:
             yield first
         self._matched[fragment] = new, decided.info(new)
@@ -154,7 +154,7 @@ class _Partition:
         state, cut, partitions = self._state, self._state.cut, self._join.partitions
         rows, kept = [0, 0], list[SegmentInfo]()
         for side, stored in enumerate(self._join.sides):
-            kept += [info for info in state.kept(side, self._number, partitions) if not is_over(info, self._oldest)]
+            kept += [info for info in state.kept(side, self._number, partitions) if not is_expired(info, self._oldest)]
             for fragment in self._written(side):
                 kept.append(self._store(side, fragment))
                 rows[side] += kept[-1].rows
@@ -166,7 +166,7 @@ class _Partition:
         if self._number == 0:
             for side in (LEFT, RIGHT, MATCHED)[: 3 if self._join.decides else 2]:
                 state.sweep(side, self._batch.retained)
-        units, together = len(range(self._number, len(cut.units), partitions)), total(kept)
+        units, together = len(range(self._number, len(cut.units), partitions)), sum_infos(kept)
         return {
             "left_rows": rows[LEFT],
             "right_rows": rows[RIGHT],
@@ -187,7 +187,7 @@ class _Partition:
         if place != (LEFT, 0):
             return self._state.store(*place, stored, rows, info)
         came = self._came()
-        return self._state.store_head(stored, rows, info, self._next_cut(came), came=came)
+        return self._state.store_manifest(stored, rows, info, self._next_cut(came), came=came)
 
     def _came(self) -> list[int]:
         """Return the received bytes of both sides so far, extrapolated from the first fragment of each side.
@@ -197,9 +197,9 @@ class _Partition:
         cut, before = self._state.cut, self._state.head.get("came", (0, 0))
         return [came + cut.fragments(side) * self._arrived.bytes(side) for side, came in enumerate(before)]
 
-    def _next_cut(self, came: list[int]) -> Cut:
+    def _next_cut(self, came: list[int]) -> GridShape:
         if self._join.keeps_right_whole:
             return self._state.cut
         settings, (left, right) = self._join.settings, came
         memory, way = settings.streams_unit_max_bytes, settings.debug_partitions
-        return next_cut(self._state.cut, left, right, self._join.partitions, memory, way)
+        return choose_next_shape(self._state.cut, left, right, self._join.partitions, memory, way)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from sparkext.build_sides.rows_on_disk import collected_rows
+from sparkext.build_sides.rows_on_disk import create_row_collector
 from sparkext.rows.collected import CollectedRows
-from sparkext.rows.contiguous import contiguous
-from sparkext.rows.fingerprints import row_hashes
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.fingerprints import hash_row_contents
 from sparkext.shuffle.blocks import rows_of
 from sparkext.streaming.join.description import StreamJoin
 from sparkext.streaming.join.send_task import NO_FRAGMENT
@@ -43,13 +43,13 @@ class ReceivedRows:
                     continue
                 self._checksums[place] += checksums[number].as_py()
                 if place not in collected:
-                    collected[place] = collected_rows()
+                    collected[place] = create_row_collector()
                 for rows in rows_of(content[number].as_buffer()):
                     collected[place].add((0, 0), rows)
         for place, kept in collected.items():
             with kept:
                 table = kept.table(join.sides[place[0]].sent)
-                self._rows[place] = _numbered(table, batch) if join.sides[place[0]].numbered else table
+                self._rows[place] = _number_rows(table, batch) if join.sides[place[0]].numbered else table
 
     def rows(self, side: int, fragment: int) -> pa.Table:
         """Return the rows of a fragment in the stored schema."""
@@ -70,12 +70,12 @@ class ReceivedRows:
         return int(self.rows(side, 0).nbytes)
 
 
-def _numbered(table: pa.Table, batch: int) -> pa.Table:
+def _number_rows(table: pa.Table, batch: int) -> pa.Table:
     """Add a column of row numbers, all larger than the row numbers of earlier batches.
 
     A task that runs again assigns the same numbers, whichever order the rows are in, except among identical rows.
     """
-    hashes = row_hashes([contiguous(column) for column in table.columns], table.num_rows)
+    hashes = hash_row_contents([make_contiguous(column) for column in table.columns], table.num_rows)
     order = np.argsort(hashes, kind="stable")
     numbers = np.arange(table.num_rows, dtype=np.int64) + (batch << _BATCH_BITS)
     return table.take(pa.array(order)).append_column("row", pa.array(numbers))

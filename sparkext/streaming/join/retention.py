@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from sparkext.spark.arrow import arrow_schema
-from sparkext.streaming.join.event_times import event_times
+from sparkext.streaming.join.event_times import resolve_event_times
 from sparkext.streaming.state.stream_state import StoredSide
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _UNITS = {
 _PART = re.compile(r"(\d+)\s*([a-z]+)")
 
 
-def stored_sides(
+def resolve_stored_sides(
     left: DataFrame, right: DataFrame, retain: Any, kind: str, tells_time: bool, problems: list[str]
 ) -> tuple[StoredSide, StoredSide] | None:
     """Return how the rows of both sides are stored, or None if `problems` got longer.
@@ -32,14 +32,14 @@ def stored_sides(
     `tells_time`: whether the result has an event-time column.
     """
     told = len(problems)
-    retained = _retained(retain, problems)
+    retained = _resolve_retention(retain, problems)
     if kind != "inner" and retained[0] is None and len(problems) == told:
         problems.append(
             f"a {kind} join of streams needs retain: for how long a row of the left side may still find a match"
         )
     times = None
     if len(problems) == told and (tells_time or retained != (None, None)):
-        times = event_times(left, right, "event_time" if retained == (None, None) else "retain", problems)
+        times = resolve_event_times(left, right, "event_time" if retained == (None, None) else "retain", problems)
     if len(problems) > told:
         return None
     numbered = kind != "inner"
@@ -49,17 +49,17 @@ def stored_sides(
     )
 
 
-def _retained(retain: Any, problems: list[str]) -> tuple[int | None, int | None]:
+def _resolve_retention(retain: Any, problems: list[str]) -> tuple[int | None, int | None]:
     """Return the retention of each side in microseconds, None for ever."""
     given = retain if isinstance(retain, tuple) else (retain, retain)
     if len(given) != 2:
         problems.append(f"retain={retain!r}: expected a time, or one for each of the two sides")
         return None, None
-    left, right = (None if time is None else _microseconds(time, problems) for time in given)
+    left, right = (None if time is None else _parse_duration(time, problems) for time in given)
     return left, right
 
 
-def _microseconds(time: Any, problems: list[str]) -> int | None:
+def _parse_duration(time: Any, problems: list[str]) -> int | None:
     text = time.lower().strip().removeprefix("interval") if isinstance(time, str) else ""
     parts = [(int(number), unit.removesuffix("s")) for number, unit in _PART.findall(text)]
     if not parts or _PART.sub("", text).strip() or not all(unit in _UNITS for _, unit in parts):

@@ -17,17 +17,17 @@ import pyarrow as pa
 
 from sparkext.engine.worker_task import task_id
 from sparkext.kernels.keys.hashing import hash_words
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.occurrences import Occurrences
-from sparkext.kernels.shuffle.partition import NO_BUCKET, Int32Array, leading_buckets, partition_order
+from sparkext.kernels.shuffle.partition import NO_BUCKET, Int32Array, assign_leading_buckets, order_by_partition
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.streams.fragments import BUCKETS, LEFT, Cut
-from sparkext.rows.fingerprints import row_hashes
-from sparkext.rows.morsels import within_bytes
-from sparkext.rows.times import microseconds
-from sparkext.rows.types import conformed
+from sparkext.plans.streams.fragments import BUCKETS, LEFT, GridShape
+from sparkext.rows.fingerprints import hash_row_contents
+from sparkext.rows.morsels import split_by_bytes
+from sparkext.rows.times import convert_to_microseconds
+from sparkext.rows.types import conform_columns
 from sparkext.shuffle.blocks import BLOCK_BYTES, block_of, block_row
-from sparkext.shuffle.outgoing_rows import gathered
+from sparkext.shuffle.outgoing_rows import gather_batches
 from sparkext.streaming.join.description import StreamJoin, StreamTask
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.segments import checksum_of
@@ -59,29 +59,29 @@ class StreamJoinSendTask(StreamTask):
         cut = self.join.state(batch).cut
         buckets = _Buckets(self.join, self.side, batch)
         probe = process_probe()
-        yield from _partition_numbers(self.partition_keys)
-        for rows in gathered(batches, cut.fragments(self.side), lambda: probe.headroom(tasks)):
+        yield from _create_id_rows(self.partition_keys)
+        for rows in gather_batches(batches, cut.fragments(self.side), lambda: probe.headroom(tasks)):
             yield from self._blocks(rows, buckets, cut)
 
-    def _blocks(self, rows: pa.RecordBatch, buckets: _Buckets, cut: Cut) -> Iterator[pa.RecordBatch]:
-        rows = conformed(rows.columns, self.join.sides[self.side].rows)
+    def _blocks(self, rows: pa.RecordBatch, buckets: _Buckets, cut: GridShape) -> Iterator[pa.RecordBatch]:
+        rows = conform_columns(rows.columns, self.join.sides[self.side].rows)
         found = buckets.of(rows)
         count = cut.fragments(self.side)
-        homes = frozen((np.arange(BUCKETS, dtype=np.int64) * count // BUCKETS).astype(np.int32))
-        order = partition_order(found, homes, count, None)
+        homes = freeze((np.arange(BUCKETS, dtype=np.int64) * count // BUCKETS).astype(np.int32))
+        order = order_by_partition(found, homes, count, None)
         taken = pa.array(order.rows)
         stored = self.join.sides[self.side].stored(rows.take(taken))
         in_order = stored.append_column("bucket", pa.array(found.take(order.rows).astype(np.uint16)))
-        hashes = row_hashes(in_order.columns, in_order.num_rows)
+        hashes = hash_row_contents(in_order.columns, in_order.num_rows)
         for fragment in range(count):
             at, stop = int(order.starts[fragment]), int(order.starts[fragment + 1])
             partitions = cut.partitions(self.side, fragment, self.join.partitions)
-            for piece in within_bytes(in_order.slice(at, stop - at), BLOCK_BYTES):
+            for piece in split_by_bytes(in_order.slice(at, stop - at), BLOCK_BYTES):
                 if piece.num_rows:
                     block, checksum = block_of(piece), checksum_of(hashes[at : at + piece.num_rows])
                     at += piece.num_rows
                     for partition in partitions:
-                        yield _row(self.partition_keys[partition], self.side, fragment, checksum, block)
+                        yield _pack_fragment(self.partition_keys[partition], self.side, fragment, checksum, block)
 
 
 @dataclass(frozen=True)
@@ -94,15 +94,15 @@ class PartitionIdsTask(StreamTask):
         """Consume the input and send the indexes."""
         for _ in batches:
             pass
-        yield from _partition_numbers(self.partition_keys)
+        yield from _create_id_rows(self.partition_keys)
 
 
-def _partition_numbers(partition_keys: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
+def _create_id_rows(partition_keys: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
     for partition, key in enumerate(partition_keys):
-        yield _row(key, LEFT, NO_FRAGMENT, partition, _NO_BLOCK)
+        yield _pack_fragment(key, LEFT, NO_FRAGMENT, partition, _NO_BLOCK)
 
 
-def _row(key: int, side: int, fragment: int, checksum: int, block: pa.Buffer) -> pa.RecordBatch:
+def _pack_fragment(key: int, side: int, fragment: int, checksum: int, block: pa.Buffer) -> pa.RecordBatch:
     return block_row(COLUMNS, _KINDS, (key, side, fragment, int(np.uint64(checksum).view(np.int64))), block)
 
 
@@ -126,13 +126,13 @@ class _Buckets:
                 buckets = np.where(buckets == NO_BUCKET, self._drawn(rows), buckets)
         if self._event_time is not None:
             buckets = np.where(self._is_late(rows.column(self._event_time)), np.int32(NO_BUCKET), buckets)
-        return frozen(buckets)
+        return freeze(buckets)
 
     def _drawn(self, rows: pa.RecordBatch) -> Int32Array:
-        hashes = row_hashes(rows.columns, rows.num_rows)
-        drawn = hash_words(frozen(hashes ^ hash_words(frozen(self._seen.number(hashes) + self._salt))))
-        return leading_buckets(drawn, BUCKETS)
+        hashes = hash_row_contents(rows.columns, rows.num_rows)
+        drawn = hash_words(freeze(hashes ^ hash_words(freeze(self._seen.number(hashes) + self._salt))))
+        return assign_leading_buckets(drawn, BUCKETS)
 
     def _is_late(self, times: pa.Array) -> Any:
         """Return which rows are late by Spark's definition: up to the watermark, or with a null time."""
-        return microseconds(times, missing=-(1 << 63)) <= self._watermark
+        return convert_to_microseconds(times, missing=-(1 << 63)) <= self._watermark

@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparkext.config import Settings
-from sparkext.joins.arguments import called_as, check_travel, refuse
+from sparkext.joins.arguments import check_arrow_types, check_signature, refuse
 from sparkext.joins.join_condition import JoinCondition, read_condition
 from sparkext.joins.lineage import Lineage
 from sparkext.joins.resolved_join import ResolvedJoin, resolve_join
 from sparkext.joins.resolved_theta import resolve_theta
-from sparkext.plans.pipeline.join_names import join_kind
+from sparkext.plans.pipeline.join_names import parse_join_kind
 from sparkext.plans.pipeline.spec import MOST_COMPARED
 from sparkext.spark.session_settings import is_case_sensitive, settings_of
-from sparkext.streaming.arguments import check_name, session_of
+from sparkext.streaming.arguments import check_name, resolve_join_session
 from sparkext.streaming.join.column_condition import is_column, read_columns
-from sparkext.streaming.join.description_of import with_all_columns
-from sparkext.streaming.join.event_times import time_column, unmarked
-from sparkext.streaming.join.frame import joined_frame, named
-from sparkext.streaming.join.retention import stored_sides
+from sparkext.streaming.join.description_of import renumber_build_columns
+from sparkext.streaming.join.event_times import remove_watermarks, resolve_time_column
+from sparkext.streaming.join.frame import create_join_frame, restore_names
+from sparkext.streaming.join.retention import resolve_stored_sides
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     On = Names | Column | Callable[[Any, Any], bool] | None
 
 
-@called_as('stream_join(left, right, on=[("price", ">=", "low")])')
+@check_signature('stream_join(left, right, on=[("price", ">=", "low")])')
 def stream_join(
     left: DataFrame,
     right: DataFrame,
@@ -77,8 +77,8 @@ def stream_join(
         Lists every problem of the call.
     """
     problems: list[str] = []
-    session = session_of(left, right, "pipelined_join", problems)
-    kind = join_kind(how) if isinstance(how, str) else None
+    session = resolve_join_session(left, right, "pipelined_join", problems)
+    kind = parse_join_kind(how) if isinstance(how, str) else None
     if kind not in ("inner", "left", "semi"):
         problems.append(f"how={how!r}: two streams are joined as 'inner', 'cross', 'left' or 'semi'")
     elif kind != "inner" and callable(on):
@@ -102,26 +102,26 @@ def stream_join(
     assert session is not None
     settings = settings_of(session)
     for side, frame in (("left", left), ("right", right)):
-        check_travel(frame.schema, side, problems)
+        check_arrow_types(frame.schema, side, problems)
     case_sensitive = is_case_sensitive(session)
-    resolved = _resolved(left, right, condition, kind or "inner", settings, case_sensitive, problems)
+    resolved = _resolve_condition(left, right, condition, kind or "inner", settings, case_sensitive, problems)
     if resolved is not None and columns is not None:
-        resolved = columns.visible(resolved)
-    sides = stored_sides(left, right, retain, kind or "inner", event_time is not None, problems)
+        resolved = columns.hide_computed(resolved)
+    sides = resolve_stored_sides(left, right, retain, kind or "inner", event_time is not None, problems)
     time = None
     if resolved is not None and sides is not None and event_time is not None:
-        time = time_column(event_time, resolved, sides, case_sensitive, problems)
+        time = resolve_time_column(event_time, resolved, sides, case_sensitive, problems)
     refuse(problems)
     assert resolved is not None and sides is not None, "or there is a problem"
     also_told = () if columns is None else (columns.text,)
-    resolved = unmarked(resolved)
-    joined = joined_frame(left, right, resolved, sides, settings, name, *also_told)
+    resolved = remove_watermarks(resolved)
+    joined = create_join_frame(left, right, resolved, sides, settings, name, *also_told)
     if columns is not None:
         joined = columns.where(joined)
-    return joined.select(*named(resolved), *([] if time is None else [time.column()]))
+    return joined.select(*restore_names(resolved), *([] if time is None else [time.column()]))
 
 
-def _resolved(
+def _resolve_condition(
     left: DataFrame,
     right: DataFrame,
     condition: JoinCondition | Callable[[Any, Any], bool],
@@ -141,4 +141,4 @@ def _resolved(
             f"on compares {len(compared)} columns of the left side, whose rows are looked up, too: an index supports at"
             f" most {MOST_COMPARED}. For the others, filter the result of an inner join"
         )
-    return None if found is None else with_all_columns(found)
+    return None if found is None else renumber_build_columns(found)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from sparkext.api.join import pipelined_join
 from sparkext.joins.columns import resolve_column
-from sparkext.spark.frames import quoted
+from sparkext.spark.frames import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def with_attributes(
+def append_attributes(
     frame: DataFrame, attributes: DataFrame, operators: tuple[int, ...], case_sensitive: bool, problems: list[str]
 ) -> DataFrame:
     """Return the rows with the attributes of their operator keys appended, null for operator keys without attributes.
@@ -36,14 +36,14 @@ def with_attributes(
         problems.append("order_key is a table without a column beside those of operator_key")
         return frame
     theirs = [attributes.columns[place] for place in found if place is not None]
-    twice = attributes.groupBy(*map(quoted, theirs)).count().where("count > 1").limit(1).collect()
+    twice = attributes.groupBy(*map(quote_name, theirs)).count().where("count > 1").limit(1).collect()
     if twice:
         problems.append(f"order_key has several rows for one operator key: {', '.join(map(repr, twice[0][:-1]))}")
         return frame
-    renamed = [F.col(quoted(name)).alias(f"__key_{n}") for n, name in enumerate(theirs)]
-    renamed += [F.col(quoted(name)).alias(f"__order_{n}") for n, name in enumerate(others)]
+    renamed = [F.col(quote_name(name)).alias(f"__key_{n}") for n, name in enumerate(theirs)]
+    renamed += [F.col(quote_name(name)).alias(f"__order_{n}") for n, name in enumerate(others)]
     on = [(key, f"__key_{n}") for n, key in enumerate(keys)]
     joined = frame.transform(pipelined_join(attributes.select(*renamed), on=on, how="left"))
     return joined.select(
-        *(quoted(name) for name in frame.columns), *(f"__order_{number}" for number in range(len(others)))
+        *(quote_name(name) for name in frame.columns), *(f"__order_{number}" for number in range(len(others)))
     )

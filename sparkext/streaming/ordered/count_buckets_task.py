@@ -11,7 +11,7 @@ import pyarrow as pa
 from sparkext.engine.worker_task import ConfiguredTask
 from sparkext.memory.probes import Tasks
 from sparkext.plans.streams.order_table import BUCKETS
-from sparkext.rows.types import conformed
+from sparkext.rows.types import conform_columns
 from sparkext.shuffle.partitioning import Partitioning
 
 COUNTS_DDL = "bucket int, rows bigint"
@@ -28,7 +28,7 @@ class CountBucketsTask(ConfiguredTask):
         """Emit the counts of one partition: one row for each bucket that has rows."""
         counts = np.zeros(BUCKETS, dtype=np.int64)
         for rows in batches:
-            counts += np.bincount(self.keys.buckets(conformed(rows.columns, self.columns))[1], minlength=BUCKETS)
+            counts += np.bincount(self.keys.buckets(conform_columns(rows.columns, self.columns))[1], minlength=BUCKETS)
         buckets = np.flatnonzero(counts)
         columns = [pa.array(buckets, pa.int32()), pa.array(counts[buckets])]
         yield pa.RecordBatch.from_arrays(columns, names=["bucket", "rows"])

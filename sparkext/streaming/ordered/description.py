@@ -17,9 +17,9 @@ from sparkext.config import Settings
 from sparkext.engine.worker_task import MemoryShare, WorkerTask
 from sparkext.kernels.shuffle.partition import Int32Array
 from sparkext.plans.streams.bucket_rows import BucketRows
-from sparkext.plans.streams.fragments import Cut
-from sparkext.plans.streams.order_table import BUCKETS, SPLIT, OrderTable, any_table, next_table
-from sparkext.reports.stream_batches import OrderedBatch, metrics_name
+from sparkext.plans.streams.fragments import GridShape
+from sparkext.plans.streams.order_table import BUCKETS, SPLIT, OrderTable, draw_order_table, plan_next_table
+from sparkext.reports.stream_batches import OrderedBatch, build_metrics_name
 from sparkext.rows.time_order import TimeOrder
 from sparkext.shuffle.partitioning import Partitioning, homes_of
 from sparkext.streaming.state.micro_batch import MicroBatch
@@ -37,7 +37,7 @@ BUCKET_FIELDS = (pa.field("order_bucket", pa.uint16()), pa.field("operator_bucke
 
 
 @dataclass(frozen=True)
-class Operator:
+class KeyedOperator:
     """The function for the rows of an operator key.
 
     `function` receives the rows in time order, as an Arrow table with the columns `names`, and returns the result.
@@ -98,7 +98,7 @@ class OrderedRows:
     operator_keys: Partitioning | None
     key_types: tuple[str, ...]
     order: TimeOrder
-    operator: Operator | TimedOperator | None
+    operator: KeyedOperator | TimedOperator | None
     result_schema: pa.Schema
     result_order: TimeOrder
     partitions: int
@@ -111,7 +111,7 @@ class OrderedRows:
     @property
     def metrics(self) -> str:
         """The name of its observed metrics."""
-        return metrics_name(self.name, self.is_named, self.token)
+        return build_metrics_name(self.name, self.is_named, self.token)
 
     def buckets_of(self, keys: int) -> Int32Array:
         """Return the buckets of the keys from 0 to `keys` - 1: int32[keys]."""
@@ -157,10 +157,10 @@ class OrderedRows:
         return StoredSide(columns, order=order)
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> GridShape:
         """The partitioning of the state: one fragment for each writing task, whole and split partitions alike."""
         writers = (SPLIT + 1 if self.splits else SPLIT) * self.partitions
-        return Cut(writers, writers, keyed=True)
+        return GridShape(writers, writers, keyed=True)
 
     def state(self, batch: MicroBatch) -> StreamState:
         """Return the state before a batch.
@@ -172,7 +172,7 @@ class OrderedRows:
         """
         folder = batch.state_folder(self.name)
         state = StreamState(folder, ("rows", "states"), batch.number, batch.run, self.cut, self.made_by)
-        state.recut(self.cut)
+        state.change_partitioning(self.cut)
         return state
 
     def plan(self, state: StreamState | None) -> OrderPlan:
@@ -184,7 +184,7 @@ class OrderedRows:
         if state.cuts.at(state.batch - 1) == self.cut and (self.splits or not table.merged):
             return OrderPlan(table, told["since"])
         counts = BucketRows.from_data(told["counts"])
-        return OrderPlan(next_table(self.table, counts.orders, counts.operators, self.splits), state.batch)
+        return OrderPlan(plan_next_table(self.table, counts.orders, counts.operators, self.splits), state.batch)
 
     def next_plan(self, state: StreamState, plan: OrderPlan) -> dict[str, Any]:
         """Return the next batch's routing plan as plain data, derived from the rows of all batches before this one."""
@@ -192,11 +192,11 @@ class OrderedRows:
         if state.head:
             writers = range(state.cuts.at(state.batch - 1).left)
             came = [BucketRows.from_data(state.told(ROWS, writer)["came"]) for writer in writers]
-            counts = BucketRows.from_data(state.head["plan"]["counts"]).followed(came)
+            counts = BucketRows.from_data(state.head["plan"]["counts"]).derive_next(came)
         way = self.settings.debug_partitions
-        table = any_table(self.partitions, self.splits) if way == "random" else plan.table
+        table = draw_order_table(self.partitions, self.splits) if way == "random" else plan.table
         if way == "planned":
-            table = next_table(table, counts.orders, counts.operators, self.splits)
+            table = plan_next_table(table, counts.orders, counts.operators, self.splits)
         since = plan.since if table == plan.table else state.batch + 1
         return {"table": table.to_data(), "since": since, "counts": counts.to_data()}
 

@@ -16,8 +16,8 @@ from sparkext.rows.time_order import TimeOrder
 from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.spark.arrow import arrow_schema
-from sparkext.streaming.arguments import name_of
-from sparkext.streaming.ordered.description import BUCKET_FIELDS, Operator, OrderedRows, TimedOperator
+from sparkext.streaming.arguments import derive_operator_name
+from sparkext.streaming.ordered.description import BUCKET_FIELDS, KeyedOperator, OrderedRows, TimedOperator
 from sparkext.streaming.state.stream_state import StoredSide
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Columns:
+class OrderColumns:
     """A DataFrame whose first `width` columns are the user's, and the positions of time, key and tie columns."""
 
     frame: DataFrame
@@ -38,10 +38,10 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Apply:
+class UserFunction:
     """A user's function. `schema` is the schema of its results, `time` the position of the time in it.
 
-    `initial` and `pickles` are as in `Operator`.
+    `initial` and `pickles` are as in `KeyedOperator`.
     """
 
     function: Callable[..., Any]
@@ -52,7 +52,7 @@ class Apply:
 
 
 @dataclass(frozen=True)
-class TimedApply:
+class TimedFunction:
     """A function and its options, as in `TimedOperator`.
 
     `schema` is the schema of its results, `time` the position of the time in it. `made_by` is its fingerprint.
@@ -66,9 +66,9 @@ class TimedApply:
     made_by: str
 
 
-def planned_order(
-    columns: Columns,
-    apply: Apply | TimedApply | None,
+def describe_order(
+    columns: OrderColumns,
+    apply: UserFunction | TimedFunction | None,
     table: OrderTable,
     settings: Settings,
     tasks_sharing: int | None,
@@ -83,22 +83,22 @@ def planned_order(
     is_stream = frame.isStreaming
     order = TimeOrder(len(rows), columns.time, columns.ties)
     places = tuple(dict.fromkeys([*columns.orders, *columns.operators]))
-    operator: Operator | TimedOperator | None = None
+    operator: KeyedOperator | TimedOperator | None = None
     results, result_order = pa.schema([*rows][: columns.width]), order
     if apply is not None:
         names = tuple(frame.columns[: columns.width])
-        if isinstance(apply, TimedApply):
+        if isinstance(apply, TimedFunction):
             operator = TimedOperator(apply.function, names, apply.keys, apply.until)
         else:
-            operator = Operator(apply.function, names, apply.initial, apply.pickles)
+            operator = KeyedOperator(apply.function, names, apply.initial, apply.pickles)
         results = arrow_schema(apply.schema)
         result_order = TimeOrder(len(results), apply.time, rank=len(results))
     of = f"{frame.schema.simpleString()} by {columns.time}, {columns.orders}, {columns.operators}, {columns.ties}"
     made_by = f"rows in order, {of}, {'as they are' if apply is None else apply.schema.simpleString()}"
-    if isinstance(apply, TimedApply):
+    if isinstance(apply, TimedFunction):
         made_by = f"{made_by}, {apply.made_by}"
     return OrderedRows(
-        name=name or name_of("ordered", made_by),
+        name=name or derive_operator_name("ordered", made_by),
         is_named=name is not None,
         made_by=made_by,
         token=uuid.uuid4().hex,
@@ -106,8 +106,8 @@ def planned_order(
         rows=StoredSide(
             pa.schema([*rows, *BUCKET_FIELDS]), columns.time if is_stream else None, 0 if is_stream else None
         ),
-        order_keys=_partitioning(frame, columns.orders, settings),
-        operator_keys=_partitioning(frame, columns.operators, settings) if columns.operators else None,
+        order_keys=_create_partitioning(frame, columns.orders, settings),
+        operator_keys=_create_partitioning(frame, columns.operators, settings) if columns.operators else None,
         key_types=tuple(str(spark_key_type(fields[place])) for place in places),
         order=order,
         operator=operator,
@@ -122,7 +122,7 @@ def planned_order(
     )
 
 
-def _partitioning(frame: DataFrame, places: tuple[int, ...], settings: Settings) -> Partitioning:
+def _create_partitioning(frame: DataFrame, places: tuple[int, ...], settings: Settings) -> Partitioning:
     """Return the partitioning of columns into buckets. Null is a key like any other value."""
     kinds = [spark_key_type(frame.schema.fields[place]) for place in places]
     types = tuple(arrow_key_type(kind) for kind in kinds if kind is not None)

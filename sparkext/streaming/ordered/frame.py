@@ -10,20 +10,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkext.config import Settings
-from sparkext.plans.streams.order_table import OrderTable, even_table, first_table, next_table
+from sparkext.plans.streams.order_table import OrderTable, create_first_table, distribute_keys, plan_next_table
 from sparkext.spark.arrow import arrow_schema
-from sparkext.spark.frames import map_in_arrow, pick, quoted
-from sparkext.spark.partition_keys import partition_keys
-from sparkext.spark.session_settings import tasks_per_executor
+from sparkext.spark.frames import map_in_arrow, pick, quote_name
+from sparkext.spark.partition_keys import find_partition_keys
+from sparkext.spark.session_settings import count_tasks_per_executor
 from sparkext.spark.worker_python import run_in_workers
-from sparkext.streaming.frames import partitions_of, place, ticks
+from sparkext.streaming.frames import count_partitions, create_ticks, name_column
 from sparkext.streaming.ordered.count_buckets_task import COUNTS_DDL, CountBucketsTask
 from sparkext.streaming.ordered.description import ORDERED_FIELDS, OrderedRows
-from sparkext.streaming.ordered.description_of import Apply, Columns, TimedApply, planned_order
+from sparkext.streaming.ordered.description_of import OrderColumns, TimedFunction, UserFunction, describe_order
 from sparkext.streaming.ordered.merge_task import MergeTask
-from sparkext.streaming.ordered.order_task import MERGED_DDL, SplitTask, WholeTask
+from sparkext.streaming.ordered.order_task import MERGED_DDL, SplitKeysTask, WholeKeysTask
 from sparkext.streaming.ordered.send_task import DDL, OrderedSendTask
-from sparkext.streaming.progress import PROGRESS, with_progress, without_progress
+from sparkext.streaming.progress import PROGRESS, add_progress_column, remove_progress_rows
 from sparkext.streaming.state.checkpoints import report_checkpoints
 from sparkext.streaming.watermarks import MARK
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
 
-def ordered_frame(
-    columns: Columns,
-    apply: Apply | TimedApply | None,
+def create_order_frame(
+    columns: OrderColumns,
+    apply: UserFunction | TimedFunction | None,
     settings: Settings,
     *,
     split: bool,
@@ -46,64 +46,68 @@ def ordered_frame(
 
     frame = columns.frame
     session = frame.sparkSession
-    partitions = partitions_of(session)
+    partitions = count_partitions(session)
     # A restart needs the same sources and stateful operators in Spark's plan, whatever the number of partitions.
     splits = split and (partitions > 1 or frame.isStreaming)
-    ordered = planned_order(
+    ordered = describe_order(
         columns,
         apply,
-        first_table(partitions),
+        create_first_table(partitions),
         settings,
-        tasks_per_executor(session),
+        count_tasks_per_executor(session),
         splits=splits,
         keeps_late=late is not None,
         name=name,
     )
-    if isinstance(apply, TimedApply):  # keys are remainders of a hash, so they have similar numbers of rows
-        ordered = replace(ordered, table=even_table(partitions, ordered.buckets_of(apply.keys).tolist()))
+    if isinstance(apply, TimedFunction):  # keys are remainders of a hash, so they have similar numbers of rows
+        ordered = replace(ordered, table=distribute_keys(partitions, ordered.buckets_of(apply.keys).tolist()))
     elif not frame.isStreaming:
-        ordered = replace(ordered, table=_table(columns, ordered))
+        ordered = replace(ordered, table=_assign_buckets(columns, ordered))
     if frame.isStreaming:
         report_checkpoints(session)
-    keys = partition_keys(partitions)
+    keys = find_partition_keys(partitions)
     blocks = map_in_arrow(frame, OrderedSendTask(ordered, keys), DDL)
     if frame.isStreaming:
-        tick = ticks(frame, frame.columns[columns.time])
+        tick = create_ticks(frame, frame.columns[columns.time])
         blocks = blocks.unionAll(map_in_arrow(tick, OrderedSendTask(ordered, keys), DDL))
     arrived = blocks.repartition(partitions, "partition")
     fields = list(frame.schema.fields[: columns.width] if apply is None else apply.schema.fields)
-    emitted = _emitted(fields, frame.schema.fields[: columns.width], late)
-    everything = with_progress(emitted, ORDERED_FIELDS)
-    places = [place(number) for number in range(len(emitted))]
-    out = run_in_workers(arrived, WholeTask(ordered), everything)
+    emitted = _add_late_column(fields, frame.schema.fields[: columns.width], late)
+    everything = add_progress_column(emitted, ORDERED_FIELDS)
+    places = [name_column(number) for number in range(len(emitted))]
+    out = run_in_workers(arrived, WholeKeysTask(ordered), everything)
     if splits:
-        results = run_in_workers(arrived, SplitTask(ordered, keys), MERGED_DDL).repartition(partitions, "partition")
+        results = run_in_workers(arrived, SplitKeysTask(ordered, keys), MERGED_DDL).repartition(partitions, "partition")
         out = out.unionAll(run_in_workers(results, MergeTask(ordered), everything))
-    out = without_progress(out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None)
+    out = remove_progress_rows(
+        out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None
+    )
     metadata = [dict(field.metadata or {}) for field in emitted]
     if apply is not None and frame.isStreaming:  # results have times of input rows, so the watermark holds for them
         metadata[apply.time][MARK] = frame.schema.fields[columns.time].metadata[MARK]
-    named = [F.col(place(number)).alias(field.name, metadata=metadata[number]) for number, field in enumerate(emitted)]
+    named = [
+        F.col(name_column(number)).alias(field.name, metadata=metadata[number]) for number, field in enumerate(emitted)
+    ]
     return out.select(*named)
 
 
-def _table(columns: Columns, ordered: OrderedRows) -> OrderTable:
+def _assign_buckets(columns: OrderColumns, ordered: OrderedRows) -> OrderTable:
     """Return the assignment of buckets for a DataFrame that is no stream. Runs a job that counts its rows."""
     if ordered.partitions == 1:
         return ordered.table
     if not columns.orders:  # all rows are in one bucket
         return replace(ordered.table, merged={0: 0}) if ordered.splits else ordered.table
     keys = replace(ordered.order_keys, key_columns=tuple(range(len(columns.orders))))
-    schema = arrow_schema(columns.frame.select(*(quoted(columns.frame.columns[n]) for n in columns.orders)).schema)
+    schema = arrow_schema(columns.frame.select(*(quote_name(columns.frame.columns[n]) for n in columns.orders)).schema)
     task = CountBucketsTask(keys, schema, settings=ordered.settings, tasks_sharing=ordered.tasks_sharing)
     counted = map_in_arrow(pick(columns.frame, columns.orders), task, COUNTS_DDL)
     rows = Counter[int]()
     for bucket, count in counted.collect():
         rows[bucket] += count
-    return next_table(ordered.table, rows, {}, ordered.splits)
+    return plan_next_table(ordered.table, rows, {}, ordered.splits)
 
 
-def _emitted(fields: list[StructField], rows: list[StructField], late: str | None) -> list[StructField]:
+def _add_late_column(fields: list[StructField], rows: list[StructField], late: str | None) -> list[StructField]:
     """Return the columns of the result. If late rows are emitted, all other columns are nullable."""
     from pyspark.sql.types import StructField, StructType
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sparkext.errors import StateError
 from sparkext.kernels.columns.gather import MAX_VAR_BYTES
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.rows.times import microseconds
+from sparkext.rows.times import convert_to_microseconds
 from sparkext.rows.types import conform
 from sparkext.streaming.ordered.description import OrderedRows
 from sparkext.streaming.state.run_lookup import RunLookup
@@ -48,7 +48,7 @@ class KeyStates:
         for run in known:
             if run.info.rows:
                 for batch in lookup.found(spec, found, probe, run):
-                    of_batch = microseconds(batch.column(2))
+                    of_batch = convert_to_microseconds(batch.column(2))
                     for place, number in enumerate(batch.column(0).to_pylist()):
                         if of_batch[place] > last[number]:
                             last[number] = of_batch[place]

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sparkext.build_sides.rows_on_disk import collected_rows
-from sparkext.kernels.runtime.jit import frozen
+from sparkext.build_sides.rows_on_disk import create_row_collector
+from sparkext.kernels.runtime.jit import freeze
 from sparkext.memory.probes import Tasks
 from sparkext.shuffle.blocks import rows_of
 from sparkext.streaming.ordered.description import OrderedTask
-from sparkext.streaming.ordered.order_task import TOLD, Emits
-from sparkext.streaming.ordered.partition import InOrder
+from sparkext.streaming.ordered.order_task import TOLD, OutputConverter
+from sparkext.streaming.ordered.partition import RowsInOrder
 from sparkext.streaming.progress import PROGRESS
 
 
@@ -25,9 +25,9 @@ class MergeTask(OrderedTask):
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit the merged results and the metrics of one partition."""
-        ordered, emits = self.ordered, Emits(self.ordered)
+        ordered, emits = self.ordered, OutputConverter(self.ordered)
         rows_out = 0
-        with collected_rows() as collected:
+        with create_row_collector() as collected:
             sizes: dict[int, int] = defaultdict(int)
             for blocks in batches:
                 _, writers, numbers, content = blocks.columns
@@ -41,8 +41,8 @@ class MergeTask(OrderedTask):
                             collected.add((writer, number), rows)
             made = collected.table(ordered.merged_schema)
         starts = np.cumsum([0, *(sizes[writer] for writer in sorted(sizes))], dtype=np.int64)
-        order = ordered.result_order.order(made, frozen(starts))
-        for piece in InOrder(made, order).pieces(len(ordered.result_schema)):
+        order = ordered.result_order.order(made, freeze(starts))
+        for piece in RowsInOrder(made, order).pieces(len(ordered.result_schema)):
             rows_out += piece.num_rows
             yield emits.results(piece)
         yield emits.progress({"rows_out": rows_out})

@@ -17,14 +17,14 @@ import pyarrow as pa
 from sparkext.errors import OperatorError
 from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.groups.group_table import GroupTable
-from sparkext.kernels.runtime.jit import frozen
-from sparkext.kernels.shuffle.partition import partition_order
-from sparkext.rows.contiguous import contiguous
-from sparkext.rows.fingerprints import row_hashes
-from sparkext.rows.taken import taken
-from sparkext.rows.times import microseconds
+from sparkext.kernels.runtime.jit import freeze
+from sparkext.kernels.shuffle.partition import order_by_partition
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.fingerprints import hash_row_contents
+from sparkext.rows.taken import select_rows
+from sparkext.rows.times import convert_to_microseconds
 from sparkext.rows.types import conform
-from sparkext.streaming.ordered.description import Operator, OrderedRows
+from sparkext.streaming.ordered.description import KeyedOperator, OrderedRows
 from sparkext.streaming.ordered.key_states import KeyStates
 from sparkext.streaming.state.run_lookup import RunLookup
 from sparkext.streaming.state.run_rows import RunRows
@@ -37,7 +37,7 @@ _AT_ONCE = 1 << 17
 class OperatorCalls(KeyStates):
     """Calls the operator of one partition."""
 
-    def __init__(self, ordered: OrderedRows, operator: Operator, batch: int) -> None:
+    def __init__(self, ordered: OrderedRows, operator: KeyedOperator, batch: int) -> None:
         """Bind the operator."""
         super().__init__(ordered, batch)
         self._operator = operator
@@ -49,16 +49,16 @@ class OperatorCalls(KeyStates):
 
         `order`: the time order of `rows`. `known`: the stored runs of states.
         """
-        columns = [contiguous(column) for column in rows.columns]
+        columns = [make_contiguous(column) for column in rows.columns]
         keys = [columns[number].take(pa.array(order)) for number in self._ordered.key_columns]
         groups = GroupTable([key.type for key in keys], self._ordered.settings.debug_hash_mask)
         numbers = groups.numbers(keys)
-        homes = frozen(np.arange(groups.count, dtype=np.int32))
-        by_group = partition_order(numbers, homes, groups.count, None)
+        homes = freeze(np.arange(groups.count, dtype=np.int32))
+        by_group = order_by_partition(numbers, homes, groups.count, None)
         in_order = order[by_group.rows]
         starts = by_group.starts
         distinct = groups.keys(0, groups.count)
-        ranks = row_hashes(distinct, groups.count)
+        ranks = hash_row_contents(distinct, groups.count)
         buckets = np.asarray(columns[self._ordered.width])[in_order[starts[:-1]]]
         states = self._states(distinct, lookup, known)
         names = list(self._operator.names)
@@ -69,7 +69,7 @@ class OperatorCalls(KeyStates):
             last = max(first + 1, int(np.searchsorted(starts, starts[first] + _AT_ONCE, side="right")) - 1)
             for at in range(int(starts[first]), int(starts[last]), _AT_ONCE):
                 stop = min(at + _AT_ONCE, int(starts[last]))
-                piece = taken(given, in_order[at:stop])
+                piece = select_rows(given, in_order[at:stop])
                 for group in range(first, last):
                     low, high = max(int(starts[group]), at), min(int(starts[group + 1]), stop)
                     if low < high:
@@ -108,13 +108,13 @@ class OperatorCalls(KeyStates):
                 f"apply returned columns {', '.join(made.column_names) or 'none'}: schema has {', '.join(missing)}, too"
             )
         try:
-            columns = [_cast(contiguous(made.column(field.name)), field.type) for field in schema]
+            columns = [_cast(make_contiguous(made.column(field.name)), field.type) for field in schema]
         except pa.ArrowException as error:
             raise OperatorError(f"apply returned columns that are not of the types of schema: {error}") from error
         made = pa.Table.from_arrays(columns, schema=schema)
         if made.num_rows:
-            times = microseconds(columns[time])
-            own = microseconds(contiguous(rows.column(self._ordered.order.time)))
+            times = convert_to_microseconds(columns[time])
+            own = convert_to_microseconds(make_contiguous(rows.column(self._ordered.order.time)))
             if (np.diff(times) < 0).any() or times[0] < own[0] or times[-1] > own[-1]:
                 raise OperatorError(
                     f"apply returned rows whose {schema.names[time]} goes from {made.column(time)[0]} to"

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.runtime.jit import frozen
-from sparkext.kernels.shuffle.partition import partition_order
+from sparkext.kernels.runtime.jit import freeze
+from sparkext.kernels.shuffle.partition import order_by_partition
 from sparkext.memory.probes import Tasks
 from sparkext.plans.streams.order_table import BUCKETS, SPLIT, WHOLE
-from sparkext.rows.blank import blank_row
-from sparkext.rows.contiguous import contiguous
-from sparkext.rows.morsels import within_bytes
-from sparkext.rows.types import conformed
+from sparkext.rows.blank import make_blank_row
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.morsels import split_by_bytes
+from sparkext.rows.types import conform_columns
 from sparkext.shuffle.blocks import BLOCK_BYTES, block_of, block_row
 from sparkext.streaming.ordered.description import ORDERED_FIELDS, OrderedRows, OrderedTask
-from sparkext.streaming.ordered.partition import InOrder, OrderedPartition, ReceivedBlocks
+from sparkext.streaming.ordered.partition import OrderedPartition, ReceivedBlocks, RowsInOrder
 from sparkext.streaming.progress import PROGRESS
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.run_lookup import RunLookup
@@ -40,13 +40,13 @@ _PROGRESS = pa.struct([(name, pa.int64()) for name in ORDERED_FIELDS])
 
 
 @dataclass(frozen=True)
-class WholeTask(OrderedTask):
+class WholeKeysTask(OrderedTask):
     """Orders the rows of one partition's whole order keys."""
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit the results of one Spark partition."""
-        emits = Emits(self.ordered)
-        with _partitions(self.ordered, tasks) as partition_of:
+        emits = OutputConverter(self.ordered)
+        with _open_partitions(self.ordered, tasks) as partition_of:
             arrived = ReceivedBlocks(self.ordered, WHOLE, batches)
             told = Counter[str](late_rows=arrived.late_rows)
             for rows in arrived.late():
@@ -61,7 +61,7 @@ class WholeTask(OrderedTask):
 
 
 @dataclass(frozen=True)
-class SplitTask(OrderedTask):
+class SplitKeysTask(OrderedTask):
     """Orders the rows of one partition's split order keys, and sends them to the partitions that merge them.
 
     `partition_keys[i]`: a key that Spark's shuffle maps to partition i.
@@ -71,7 +71,7 @@ class SplitTask(OrderedTask):
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send the results of one Spark partition."""
-        with _partitions(self.ordered, tasks) as partition_of:
+        with _open_partitions(self.ordered, tasks) as partition_of:
             arrived = ReceivedBlocks(self.ordered, SPLIT, batches)
             told = Counter[str]()
             for number in arrived.partitions:
@@ -80,28 +80,30 @@ class SplitTask(OrderedTask):
                 told["merged_rows"] += results.order.size
                 yield from self._blocks(results, partition, number)
                 told.update(partition.stored())
-            progress = pa.RecordBatch.from_arrays([_progress(told)], names=[PROGRESS])
-            yield _row(self.partition_keys[0], TOLD, 0, block_of(progress))
+            progress = pa.RecordBatch.from_arrays([_pack_progress(told)], names=[PROGRESS])
+            yield _pack_merge_block(self.partition_keys[0], TOLD, 0, block_of(progress))
 
-    def _blocks(self, results: InOrder, partition: OrderedPartition, writer: int) -> Iterator[pa.RecordBatch]:
+    def _blocks(self, results: RowsInOrder, partition: OrderedPartition, writer: int) -> Iterator[pa.RecordBatch]:
         """Yield results as blocks, each for one merging partition."""
         merging = np.zeros(BUCKETS, dtype=np.int32)
         merged = partition.plan.table.merged
         merging[[*merged]] = [*merged.values()]
-        buckets = np.asarray(contiguous(results.rows.column(partition.bucket_column)), dtype=np.int32)[results.order]
-        homes = frozen(np.arange(self.ordered.partitions, dtype=np.int32))
-        by_home = partition_order(frozen(merging[buckets]), homes, homes.size, None)
+        buckets = np.asarray(make_contiguous(results.rows.column(partition.bucket_column)), dtype=np.int32)[
+            results.order
+        ]
+        homes = freeze(np.arange(self.ordered.partitions, dtype=np.int32))
+        by_home = order_by_partition(freeze(merging[buckets]), homes, homes.size, None)
         width = len(self.ordered.merged_schema)
         for home, key in enumerate(self.partition_keys):
             taken = results.order[by_home.rows[by_home.starts[home] : by_home.starts[home + 1]]]
             number = 0
-            for rows in InOrder(results.rows, taken).pieces(width):
-                for piece in within_bytes(rows, BLOCK_BYTES):
-                    yield _row(key, writer, number, block_of(piece))
+            for rows in RowsInOrder(results.rows, taken).pieces(width):
+                for piece in split_by_bytes(rows, BLOCK_BYTES):
+                    yield _pack_merge_block(key, writer, number, block_of(piece))
                     number += 1
 
 
-class Emits:
+class OutputConverter:
     """Converts results, late rows and metrics into the batches that tasks emit."""
 
     def __init__(self, ordered: OrderedRows) -> None:
@@ -111,7 +113,7 @@ class Emits:
 
     def results(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return results in the emitted schema."""
-        columns = conformed(rows.columns[: len(self._schema)], self._schema).columns
+        columns = conform_columns(rows.columns[: len(self._schema)], self._schema).columns
         return self._emitted(columns, None, None, rows.num_rows)
 
     def late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -122,7 +124,7 @@ class Emits:
 
     def progress(self, told: Mapping[str, int]) -> pa.RecordBatch:
         """Return metrics in the emitted schema, as one row."""
-        return self._emitted(blank_row(self._schema).columns, None, _progress(told), 1)
+        return self._emitted(make_blank_row(self._schema).columns, None, _pack_progress(told), 1)
 
     def _emitted(
         self, columns: list[pa.Array], late: pa.Array | None, progress: pa.Array | None, rows: int
@@ -133,12 +135,12 @@ class Emits:
         return pa.RecordBatch.from_arrays([*columns, *more], names=names)
 
 
-def _progress(told: Mapping[str, int]) -> pa.Array:
+def _pack_progress(told: Mapping[str, int]) -> pa.Array:
     return pa.array([{name: told.get(name, 0) for name in ORDERED_FIELDS}], _PROGRESS)
 
 
 @contextmanager
-def _partitions(ordered: OrderedRows, tasks: Tasks) -> Iterator[Callable[[int, int, pa.Table], OrderedPartition]]:
+def _open_partitions(ordered: OrderedRows, tasks: Tasks) -> Iterator[Callable[[int, int, pa.Table], OrderedPartition]]:
     """Yield a function that creates a partition from its mode, index and received rows; evict indexes on success."""
     batch = lookup = None
     if ordered.is_stream:
@@ -147,8 +149,8 @@ def _partitions(ordered: OrderedRows, tasks: Tasks) -> Iterator[Callable[[int, i
         lookup.state.claim(ordered.token)
     yield lambda way, number, rows: OrderedPartition(ordered, way, number, rows, batch, lookup, tasks)
     if lookup is not None:
-        lookup.make_room()
+        lookup.evict_indexes()
 
 
-def _row(key: int, writer: int, number: int, block: pa.Buffer) -> pa.RecordBatch:
+def _pack_merge_block(key: int, writer: int, number: int, block: pa.Buffer) -> pa.RecordBatch:
     return block_row(_COLUMNS, _KINDS, (key, writer, number), block)

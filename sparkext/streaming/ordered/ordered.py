@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkext.errors import InvalidOrderError
-from sparkext.joins.arguments import called_as, check_travel
+from sparkext.joins.arguments import check_arrow_types, check_signature
 from sparkext.joins.columns import resolve_column
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.frames import is_dataframe
 from sparkext.spark.session_settings import is_case_sensitive, settings_of
-from sparkext.streaming.arguments import check_name, ordering_session
-from sparkext.streaming.ordered.attributes import with_attributes
-from sparkext.streaming.ordered.description_of import Apply, Columns
-from sparkext.streaming.ordered.frame import ordered_frame
+from sparkext.streaming.arguments import check_name, resolve_order_session
+from sparkext.streaming.ordered.attributes import append_attributes
+from sparkext.streaming.ordered.description_of import OrderColumns, UserFunction
+from sparkext.streaming.ordered.frame import create_order_frame
 from sparkext.streaming.state.user_states import FORMS, UnstorableStateError, encode_state
 from sparkext.streaming.watermarks import is_marked
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 
-@called_as('ordered(frame, time="time")', InvalidOrderError)
+@check_signature('ordered(frame, time="time")', InvalidOrderError)
 def ordered(
     frame: DataFrame,
     *,
@@ -91,21 +91,21 @@ def ordered(
         Lists every problem of the call.
     """
     problems: list[str] = []
-    session = ordering_session(frame, problems)
+    session = resolve_order_session(frame, problems)
     check_name(name, problems)
     if session is None or problems:
         raise InvalidOrderError(problems)
     settings = settings_of(session)
-    check_travel(frame.schema, "the", problems)
-    asked = _Asked(frame, time, order_key, operator_key, ties, is_case_sensitive(session))
+    check_arrow_types(frame.schema, "the", problems)
+    asked = _ColumnArguments(frame, time, order_key, operator_key, ties, is_case_sensitive(session))
     columns = asked.columns(problems)
-    function = _Function(apply, schema, state, pickle_state)
+    function = _FunctionArguments(apply, schema, state, pickle_state)
     operator = function.checked(frame, time, operator_key, asked.case_sensitive, problems)
     _check_options(late, split, problems)
     if problems:
         raise InvalidOrderError(problems)
     assert columns is not None, "or there is a problem"
-    return ordered_frame(columns, operator, settings, split=split, late=late, name=name)
+    return create_order_frame(columns, operator, settings, split=split, late=late, name=name)
 
 
 def _check_options(late: Any, split: Any, problems: list[str]) -> None:
@@ -116,7 +116,7 @@ def _check_options(late: Any, split: Any, problems: list[str]) -> None:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ColumnArguments:
     """The column arguments of a call, unchecked."""
 
     frame: DataFrame
@@ -126,7 +126,7 @@ class _Asked:
     ties: Any
     case_sensitive: bool
 
-    def columns(self, problems: list[str]) -> Columns | None:
+    def columns(self, problems: list[str]) -> OrderColumns | None:
         """Return the columns by their positions, None if `problems` got longer."""
         told, frame = len(problems), self.frame
         width = len(frame.columns)
@@ -137,7 +137,7 @@ class _Asked:
         operators = self._places("operator_key", self.operator_key, problems)
         orders = None
         if is_dataframe(self.order_key):
-            frame = with_attributes(frame, self.order_key, operators, self.case_sensitive, problems)
+            frame = append_attributes(frame, self.order_key, operators, self.case_sensitive, problems)
             orders = tuple(range(width, len(frame.columns)))
         elif _is_column(self.order_key):
             frame = frame.select("*", self.order_key.alias("__order"))
@@ -154,7 +154,7 @@ class _Asked:
         if len(problems) > told:
             return None
         assert time is not None, "or there is a problem"
-        return Columns(frame, width, time, orders, operators, ties)
+        return OrderColumns(frame, width, time, orders, operators, ties)
 
     def _places(self, argument: str, named: Any, problems: list[str]) -> tuple[int, ...]:
         names = [] if named is None else [named] if isinstance(named, str) else named
@@ -179,7 +179,7 @@ class _Asked:
 
 
 @dataclass(frozen=True)
-class _Function:
+class _FunctionArguments:
     """The function of a call, its schema and its state, unchecked."""
 
     apply: Any
@@ -189,7 +189,7 @@ class _Function:
 
     def checked(
         self, frame: DataFrame, time: Any, operator_key: Any, case_sensitive: bool, problems: list[str]
-    ) -> Apply | None:
+    ) -> UserFunction | None:
         """Return the function to apply, None if there is none, or if `problems` got longer."""
         from pyspark.sql.types import StructType
 
@@ -213,11 +213,11 @@ class _Function:
         if not isinstance(schema, StructType):
             problems.append(f"schema={schema!r}: apply needs the schema of what it returns, as DDL or StructType")
             return None
-        check_travel(schema, "schema's", problems)
+        check_arrow_types(schema, "schema's", problems)
         found = (
             resolve_column(time, schema.fields, "schema's", case_sensitive, problems) if isinstance(time, str) else None
         )
-        return None if found is None else Apply(self.apply, schema, found, initial, bool(self.pickle_state))
+        return None if found is None else UserFunction(self.apply, schema, found, initial, bool(self.pickle_state))
 
     def _initial(self, problems: list[str]) -> bytes | None:
         """Return the encoded initial state, None if there is none, or if `problems` got longer."""

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sparkext.build_sides.rows_on_disk import collected_rows
+from sparkext.build_sides.rows_on_disk import create_row_collector
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.columns.row_ids import RowIds, count_runs
@@ -23,15 +23,15 @@ from sparkext.plans.streams.bucket_rows import BucketRows
 from sparkext.plans.streams.fragments import BUCKETS, LEFT
 from sparkext.plans.streams.order_table import BUCKETS as TABLE_BUCKETS
 from sparkext.plans.streams.order_table import SPLIT, WHOLE
-from sparkext.rows.contiguous import contiguous, in_one_piece, needs_wide_offsets
-from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
-from sparkext.rows.times import microseconds
+from sparkext.rows.contiguous import combine_table_chunks, make_contiguous, needs_wide_offsets
+from sparkext.rows.morsels import MAX_MORSEL_BYTES, split_by_bytes
+from sparkext.rows.times import convert_to_microseconds
 from sparkext.shuffle.blocks import rows_of
 from sparkext.streaming.ordered.description import (
     BUCKET_FIELDS,
     ROWS,
     STATES,
-    Operator,
+    KeyedOperator,
     OrderedRows,
     TimedOperator,
     Writers,
@@ -39,12 +39,12 @@ from sparkext.streaming.ordered.description import (
 from sparkext.streaming.ordered.operator_calls import OperatorCalls
 from sparkext.streaming.ordered.send_task import LATE, PARTITION
 from sparkext.streaming.ordered.timed_calls import TimedCalls
-from sparkext.streaming.state.expired_rows import ended_rows
+from sparkext.streaming.state.expired_rows import find_expired_rows
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.run_lookup import RunLookup
 from sparkext.streaming.state.run_rows import RunRows
-from sparkext.streaming.state.segments import total
-from sparkext.streaming.state.stream_state import is_over
+from sparkext.streaming.state.segments import sum_infos
+from sparkext.streaming.state.stream_state import is_expired
 
 _OUT_ROWS = 1 << 16
 _MOST_BYTES = 1 << 36
@@ -59,7 +59,7 @@ class ReceivedBlocks:
         self.partitions: Iterable[int] = range(ordered.partitions)
         self.late_rows = 0
         self._late: list[pa.Buffer] = []
-        with collected_rows() as collected:
+        with create_row_collector() as collected:
             for blocks in batches:
                 _, kinds, numbers, content = blocks.columns
                 for place in range(blocks.num_rows):
@@ -82,7 +82,7 @@ class ReceivedBlocks:
 
 
 @dataclass(frozen=True)
-class InOrder:
+class RowsInOrder:
     """Rows, and their order as row ids: RowIds[n]."""
 
     rows: pa.Table
@@ -90,7 +90,7 @@ class InOrder:
 
     def pieces(self, width: int) -> Iterator[pa.RecordBatch]:
         """Yield the first `width` columns in order, in batches of limited rows and bytes."""
-        whole = [contiguous(column) for column in self.rows.columns[:width]]
+        whole = [make_contiguous(column) for column in self.rows.columns[:width]]
         columns = [Column.of(column) for column in whole]
         for at in range(0, self.order.size, _OUT_ROWS):
             numbers = self.order[at : at + _OUT_ROWS]
@@ -104,7 +104,7 @@ class InOrder:
             ]
             fields = [field.with_type(array.type) for field, array in zip(self.rows.schema, arrays, strict=False)]
             rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-            yield from within_bytes(rows, MAX_MORSEL_BYTES)
+            yield from split_by_bytes(rows, MAX_MORSEL_BYTES)
 
 
 class OrderedPartition:
@@ -130,25 +130,25 @@ class OrderedPartition:
         self._calls: OperatorCalls | TimedCalls | None = None
         self.moved = 0
 
-    def results(self) -> InOrder:
+    def results(self) -> RowsInOrder:
         """Return the results in order."""
         ordered = self._ordered
-        due = in_one_piece(self._due())
+        due = combine_table_chunks(self._due())
         order = ordered.order.order(due)
         if ordered.operator is None:
-            return InOrder(due, order)
-        self._calls = self._calling(ordered.operator)
+            return RowsInOrder(due, order)
+        self._calls = self._create_calls(ordered.operator)
         schema = ordered.merged_schema.append(BUCKET_FIELDS[0])
-        with collected_rows() as collected:
+        with create_row_collector() as collected:
             for number, rows in enumerate(self._calls.results(due, order, self._lookup, self._runs(STATES))):
                 collected.add((0, number), rows)
             made = collected.table(schema)
-        return InOrder(made, ordered.result_order.order(made))
+        return RowsInOrder(made, ordered.result_order.order(made))
 
-    def _calling(self, operator: Operator | TimedOperator) -> OperatorCalls | TimedCalls:
+    def _create_calls(self, operator: KeyedOperator | TimedOperator) -> OperatorCalls | TimedCalls:
         """Return the caller of an operator, bound to this partition and batch."""
         batch = 0 if self._batch is None else self._batch.number
-        if isinstance(operator, Operator):
+        if isinstance(operator, KeyedOperator):
             return OperatorCalls(self._ordered, operator, batch)
         keys = np.arange(operator.keys, dtype=np.int64)
         buckets = self._ordered.buckets_of(operator.keys)
@@ -168,14 +168,14 @@ class OrderedPartition:
         schema = self._ordered.rows.schema
         found = [self._arrived.filter(pa.array(is_due))]
         for run in self._runs(ROWS):
-            ended = [*ended_rows(self._needed_lookup, self._ordered.rows, [run], low, high)]
+            ended = [*find_expired_rows(self._needed_lookup, self._ordered.rows, [run], low, high)]
             if ended:
                 rows = pa.Table.from_batches(ended, schema)
                 found.append(rows if run.buckets == self._buckets else self._own(rows))
         return pa.concat_tables(found)
 
     def _times(self, rows: pa.Table) -> Int64Array:
-        return microseconds(contiguous(rows.column(self._ordered.order.time)))
+        return convert_to_microseconds(make_contiguous(rows.column(self._ordered.order.time)))
 
     @property
     def bucket_column(self) -> int:
@@ -214,9 +214,9 @@ class OrderedPartition:
     def _own(self, rows: pa.Table) -> pa.Table:
         """Return the rows that the table of this batch assigns to this partition."""
         width = self._ordered.width
-        buckets = [np.asarray(contiguous(rows.column(width + number)), dtype=np.int32) for number in range(2)]
+        buckets = [np.asarray(make_contiguous(rows.column(width + number)), dtype=np.int32) for number in range(2)]
         own = self._writers.of(*buckets) == self._writer
-        written = np.asarray(contiguous(rows.column(self._ordered.rows.bucket)), dtype=np.int64)
+        written = np.asarray(make_contiguous(rows.column(self._ordered.rows.bucket)), dtype=np.int64)
         self.moved += int((own & ((written < self._buckets.start) | (written >= self._buckets.stop))).sum())
         return rows.filter(pa.array(own))
 
@@ -227,14 +227,14 @@ class OrderedPartition:
             return told
         state, ordered, writers = self._state, self._ordered, self._ordered.cut.left
         low = self._batch.watermark()
-        kept = [info for info in state.kept(ROWS, self._writer, writers) if not is_over(info, low)]
+        kept = [info for info in state.kept(ROWS, self._writer, writers) if not is_expired(info, low)]
         stored = ordered.rows
         info = stored.info(self._waiting)
         came = self._came().to_data()
         if self._writer == 0:
             plan = ordered.next_plan(state, self.plan)
             told["tables"] = int(plan["since"] == state.batch + 1)
-            kept.append(state.store_head(stored, self._waiting, info, ordered.cut, plan=plan, came=came))
+            kept.append(state.store_manifest(stored, self._waiting, info, ordered.cut, plan=plan, came=came))
         else:
             kept.append(state.store(ROWS, self._writer, stored, self._waiting, info, came=came))
         state.merge(ROWS, stored, self._writer, writers, low)
@@ -250,18 +250,18 @@ class OrderedPartition:
         if self._writer == 0:
             for side in sides:
                 state.sweep(side, self._batch.retained)
-        together = total(kept)
+        together = sum_infos(kept)
         return {**told, "state_rows": together.rows, "state_bytes": together.bytes, "segments": len(kept)}
 
     def _came(self) -> BucketRows:
         """Count the received rows by bucket."""
         width = self._ordered.width
         orders, operators = (
-            np.bincount(np.asarray(contiguous(self._arrived.column(width + number))), minlength=TABLE_BUCKETS)
+            np.bincount(np.asarray(make_contiguous(self._arrived.column(width + number))), minlength=TABLE_BUCKETS)
             for number in range(2)
         )
-        return BucketRows(_counted(orders), _counted(operators) if self._way == SPLIT else {})
+        return BucketRows(_drop_empty_buckets(orders), _drop_empty_buckets(operators) if self._way == SPLIT else {})
 
 
-def _counted(counts: Int64Array) -> dict[int, int]:
+def _drop_empty_buckets(counts: Int64Array) -> dict[int, int]:
     return {int(bucket): int(counts[bucket]) for bucket in np.flatnonzero(counts)}

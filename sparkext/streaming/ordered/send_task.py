@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.runtime.jit import frozen
-from sparkext.kernels.shuffle.partition import NO_BUCKET, Int32Array, leading_buckets, partition_order
+from sparkext.kernels.runtime.jit import freeze
+from sparkext.kernels.shuffle.partition import NO_BUCKET, Int32Array, assign_leading_buckets, order_by_partition
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.streams.fragments import LEFT
 from sparkext.plans.streams.order_table import BUCKETS, SPLIT, OrderTable
-from sparkext.rows.fingerprints import row_hashes
-from sparkext.rows.morsels import within_bytes
-from sparkext.rows.taken import taken
-from sparkext.rows.times import microseconds
-from sparkext.rows.types import conformed
+from sparkext.rows.fingerprints import hash_row_contents
+from sparkext.rows.morsels import split_by_bytes
+from sparkext.rows.taken import select_rows
+from sparkext.rows.times import convert_to_microseconds
+from sparkext.rows.types import conform_columns
 from sparkext.shuffle.blocks import BLOCK_BYTES, block_of, block_row
-from sparkext.shuffle.outgoing_rows import gathered
+from sparkext.shuffle.outgoing_rows import gather_batches
 from sparkext.streaming.ordered.description import BUCKET_FIELDS, OrderedRows, OrderedTask, Writers
 from sparkext.streaming.state.micro_batch import MicroBatch
 
@@ -46,15 +46,15 @@ class OrderedSendTask(OrderedTask):
         ordered = self.ordered
         batch = MicroBatch.of_this_task() if ordered.is_stream else None
         table = ordered.plan(None if batch is None else ordered.state(batch)).table
-        sending = _Sending(ordered, table, self.partition_keys, None if batch is None else batch.watermark())
+        sending = _RowSender(ordered, table, self.partition_keys, None if batch is None else batch.watermark())
         probe = process_probe()
         for partition, key in enumerate(self.partition_keys):
-            yield _row(key, PARTITION, partition, _NO_BLOCK)
-        for rows in gathered(batches, ordered.cut.left, lambda: probe.headroom(tasks)):
-            yield from sending.blocks(conformed(rows.columns, ordered.input_schema))
+            yield _pack_block(key, PARTITION, partition, _NO_BLOCK)
+        for rows in gather_batches(batches, ordered.cut.left, lambda: probe.headroom(tasks)):
+            yield from sending.blocks(conform_columns(rows.columns, ordered.input_schema))
 
 
-class _Sending:
+class _RowSender:
     """Sends rows by one table. Rows up to the `watermark` (µs) are late; without one (None), no row is late."""
 
     def __init__(
@@ -64,7 +64,7 @@ class _Sending:
         self._writers = Writers(ordered.partitions, table)
         cut = ordered.cut
         self._buckets = np.fromiter((cut.buckets(LEFT, writer).start for writer in range(cut.left)), np.uint16)
-        self._homes = frozen(np.arange(cut.left, dtype=np.int32))
+        self._homes = freeze(np.arange(cut.left, dtype=np.int32))
 
     def blocks(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield rows as blocks, each for one partition."""
@@ -73,34 +73,34 @@ class _Sending:
         parts = self._operator_buckets(rows)
         writers = self._writers.of(buckets, parts)
         if self._watermark is not None:
-            late = microseconds(rows.column(ordered.order.time)) <= self._watermark
+            late = convert_to_microseconds(rows.column(ordered.order.time)) <= self._watermark
             writers = np.where(late, np.int32(NO_BUCKET), writers)
             if late.any():
                 yield from self._late(rows.filter(pa.array(late)))
-        order = partition_order(frozen(writers), self._homes, self._homes.size, None)
+        order = order_by_partition(freeze(writers), self._homes, self._homes.size, None)
         for field, numbers in zip(BUCKET_FIELDS, (buckets, parts), strict=True):
             rows = rows.append_column(field, pa.array(numbers.astype(np.uint16)))
-        stored = ordered.rows.stored(taken(rows, order.rows))
+        stored = ordered.rows.stored(select_rows(rows, order.rows))
         in_order = stored.append_column("bucket", pa.array(self._buckets[writers[order.rows]]))
         for writer, (at, stop) in enumerate(zip(order.starts[:-1].tolist(), order.starts[1:].tolist(), strict=True)):
             if at < stop:
                 way, partition = divmod(writer, ordered.partitions)
-                for piece in within_bytes(in_order.slice(at, stop - at), BLOCK_BYTES):
-                    yield _row(self._partition_keys[partition], way, partition, block_of(piece))
+                for piece in split_by_bytes(in_order.slice(at, stop - at), BLOCK_BYTES):
+                    yield _pack_block(self._partition_keys[partition], way, partition, block_of(piece))
 
     def _operator_buckets(self, rows: pa.RecordBatch) -> Int32Array:
         keys = self._ordered.operator_keys
         if keys is not None:
             return keys.buckets(rows)[1]
-        return leading_buckets(row_hashes(rows.columns, rows.num_rows), BUCKETS)
+        return assign_leading_buckets(hash_row_contents(rows.columns, rows.num_rows), BUCKETS)
 
     def _late(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if not self._ordered.keeps_late:
-            yield _row(self._partition_keys[0], LATE, rows.num_rows, _NO_BLOCK)
+            yield _pack_block(self._partition_keys[0], LATE, rows.num_rows, _NO_BLOCK)
             return
-        for piece in within_bytes(rows, BLOCK_BYTES):
-            yield _row(self._partition_keys[0], LATE, piece.num_rows, block_of(piece))
+        for piece in split_by_bytes(rows, BLOCK_BYTES):
+            yield _pack_block(self._partition_keys[0], LATE, piece.num_rows, block_of(piece))
 
 
-def _row(key: int, kind: int, number: int, block: pa.Buffer) -> pa.RecordBatch:
+def _pack_block(key: int, kind: int, number: int, block: pa.Buffer) -> pa.RecordBatch:
     return block_row(_COLUMNS, _KINDS, (key, kind, number), block)

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.columns.row_ids import RowIds
-from sparkext.kernels.runtime.jit import frozen
-from sparkext.kernels.shuffle.partition import Int32Array, partition_order
-from sparkext.rows.contiguous import contiguous
-from sparkext.rows.taken import taken
+from sparkext.kernels.runtime.jit import freeze
+from sparkext.kernels.shuffle.partition import Int32Array, order_by_partition
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.taken import select_rows
 from sparkext.streaming.ordered.description import BUCKET_FIELDS, OrderedRows, TimedOperator
 from sparkext.streaming.ordered.key_states import KeyStates
 from sparkext.streaming.state.run_lookup import RunLookup
@@ -48,18 +48,18 @@ class TimedCalls(KeyStates):
         """Yield the function's results, see `OperatorCalls`. Here the rank is the operator key itself."""
         (place,) = self._ordered.key_columns
         key_type = rows.schema.types[place]
-        keys = np.asarray(contiguous(rows.column(place)).take(pa.array(order)), dtype=np.int64)
-        homes = frozen(np.arange(self._own.size, dtype=np.int32))
-        numbers = frozen(np.searchsorted(self._own, keys).astype(np.int32))
-        by_key = partition_order(numbers, homes, homes.size, None)
+        keys = np.asarray(make_contiguous(rows.column(place)).take(pa.array(order)), dtype=np.int64)
+        homes = freeze(np.arange(self._own.size, dtype=np.int32))
+        numbers = freeze(np.searchsorted(self._own, keys).astype(np.int32))
+        by_key = order_by_partition(numbers, homes, homes.size, None)
         in_order = order[by_key.rows]
         distinct = [pa.array(self._own, key_type)]
         states = self._states(distinct, lookup, known)
-        columns = [contiguous(column) for column in rows.columns[: len(self._operator.names)]]
+        columns = [make_contiguous(column) for column in rows.columns[: len(self._operator.names)]]
         own = pa.Table.from_arrays(columns, names=list(self._operator.names))
         changed: list[int] = []
         for number in range(self._own.size):
-            given = taken(own, in_order[by_key.starts[number] : by_key.starts[number + 1]])
+            given = select_rows(own, in_order[by_key.starts[number] : by_key.starts[number + 1]])
             calls = self._operator.function(given, states[number], self._until, self._room)
             state = yield from self._numbered(calls, number)
             if state is not None:

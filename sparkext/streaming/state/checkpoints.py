@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
-from sparkext.spark.session_settings import s3a_settings
+from sparkext.spark.session_settings import read_s3a_settings
 from sparkext.streaming.state.micro_batch import CHECKPOINT, RUN, SECRETS
-from sparkext.streaming.state.places import parts_of
+from sparkext.streaming.state.places import split_location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,10 +34,10 @@ def report_checkpoints(session: SparkSession) -> None:
                 return
             location = cast(Any, query)._jsq.streamingQuery().resolvedCheckpointRoot()
             context: Any = session.sparkContext
-            scheme, bucket, _ = parts_of(location)
+            scheme, bucket, _ = split_location(location)
             s3a = None
             if scheme == "s3a":
-                s3a = json.dumps(s3a_settings(session, bucket))
+                s3a = json.dumps(read_s3a_settings(session, bucket))
                 # Event logs redact a local property only if it is also a key of the configuration.
                 context._jsc.sc().conf().set(SECRETS, "")
             for name, value in ((CHECKPOINT, location), (RUN, str(event.runId)), (SECRETS, s3a)):

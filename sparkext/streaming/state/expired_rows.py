@@ -9,10 +9,10 @@ import pyarrow as pa
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec, RangePair
 from sparkext.streaming.state.run_lookup import RunLookup
 from sparkext.streaming.state.run_rows import RunRows
-from sparkext.streaming.state.stream_state import StoredSide, is_over
+from sparkext.streaming.state.stream_state import StoredSide, is_expired
 
 
-def ended_rows(
+def find_expired_rows(
     lookup: RunLookup, side: StoredSide, runs: list[RunRows], low: int, high: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows that expire after `low` and up to `high`, both in µs, in the stored schema."""
@@ -27,5 +27,5 @@ def ended_rows(
     outputs = tuple(ColumnRef(1, number) for number in range(len(side.schema)))
     spec = PipelineSpec(2, (JoinSpec("inner", (), "auto", "over", ranges=ranges),), outputs)
     for rows in runs:
-        if not is_over(rows.info, low):
+        if not is_expired(rows.info, low):
             yield from lookup.found(spec, side.schema, bounds, rows)

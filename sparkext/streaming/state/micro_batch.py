@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from sparkext.errors import StateError
-from sparkext.streaming.state.places import Place, place_of
+from sparkext.streaming.state.places import Location, resolve_location
 
 CHECKPOINT = "spark.sparkext.checkpoint"
 RUN = "spark.sparkext.run"
@@ -29,7 +29,7 @@ RETAINED_BY_DEFAULT = 100
 class MicroBatch:
     """A batch of a streaming query."""
 
-    checkpoint: Place
+    checkpoint: Location
     number: int
     run: str
     retained: int
@@ -57,9 +57,9 @@ class MicroBatch:
         assert context is not None, "it has properties"
         s3a: dict[str, str] = json.loads(context.getLocalProperty(SECRETS) or "{}")
         retained = int(context.getLocalProperty(RETAINED) or RETAINED_BY_DEFAULT)
-        return cls(place_of(checkpoint, s3a), int(number), run, retained)
+        return cls(resolve_location(checkpoint, s3a), int(number), run, retained)
 
-    def state_folder(self, name: str) -> Place:
+    def state_folder(self, name: str) -> Location:
         """Return the folder in the checkpoint that contains the state of the operator `name`."""
         return self.checkpoint / _FOLDER / name
 

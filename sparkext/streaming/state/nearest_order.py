@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkext.kernels.columns.buffers import Int64Array
-from sparkext.rows.contiguous import contiguous
-from sparkext.rows.fingerprints import row_hashes
-from sparkext.rows.times import microseconds
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.fingerprints import hash_row_contents
+from sparkext.rows.times import convert_to_microseconds
 
 _AT_ONCE = 1 << 16
 
@@ -43,7 +43,9 @@ class NearestOrder:
 
     def order(self, rows: pa.Table) -> Int64Array:
         """Return the row numbers, ordered by ties and fingerprint, but not by time: int64[n]."""
-        hashes = row_hashes([contiguous(rows.column(number)) for number in range(self.width)], rows.num_rows)
+        hashes = hash_row_contents(
+            [make_contiguous(rows.column(number)) for number in range(self.width)], rows.num_rows
+        )
         if self.ties is None:
             return np.argsort(hashes, kind="stable")
         compared = pa.table({"ties": rows.column(self.ties), "hash": hashes})
@@ -66,7 +68,7 @@ class NearestOrder:
         past: list[pa.RecordBatch] = []
         held, last = 0, 0
         for batch in batches:
-            is_past = microseconds(batch.column(self.time), missing=-(1 << 63)) <= watermark
+            is_past = convert_to_microseconds(batch.column(self.time), missing=-(1 << 63)) <= watermark
             if not is_past.all():
                 yield batch.filter(pa.array(~is_past))
             past.append(batch.filter(pa.array(is_past)))
@@ -81,7 +83,7 @@ class NearestOrder:
         """Return the last row of each key. Keys that only a join considers equal may be kept separately."""
         rows = pa.Table.from_batches(batches)
         order = self.order(rows)
-        times = microseconds(contiguous(rows.column(self.time)), missing=-(1 << 63))
+        times = convert_to_microseconds(make_contiguous(rows.column(self.time)), missing=-(1 << 63))
         order = order[np.argsort(times[order], kind="stable")]
         keys = [f"k{number}" for number in range(len(self.keys))]
         columns = [rows.column(number) for number in self.keys]

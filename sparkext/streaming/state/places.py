@@ -1,6 +1,6 @@
 """Locations in a checkpoint: in a folder that all nodes share, or in a bucket that workers can access.
 
-A location (`Place`) is built from parts, `place / "sparkext" / "hits"`. Writes are atomic, and reads are checked. A
+A location (`Location`) is built from parts, `place / "sparkext" / "hits"`. Writes are atomic, and reads are checked. A
 file in a bucket is first copied to a local file, which is mapped: only the used part needs memory.
 """
 
@@ -20,9 +20,9 @@ from typing import IO, Any, Protocol
 import pyarrow as pa
 
 from sparkext.errors import StateError
-from sparkext.parquet.file_stores import Bucket, file_system
-from sparkext.parquet.s3_settings import bucket_of
-from sparkext.storage.container import atomic_file, checked, map_checked, map_file, read_footer, read_trailer
+from sparkext.parquet.file_stores import Bucket, open_file_system
+from sparkext.parquet.s3_settings import derive_bucket
+from sparkext.storage.container import atomic_file, check_container, map_checked, map_file, read_footer, read_trailer
 from sparkext.storage.local_folder import local_folder
 
 _TAIL = 1 << 16
@@ -33,12 +33,12 @@ _PIECE = 8 << 20
 _LOCATION = re.compile(r"(?:([^:/]*):)?(?://(?=.)([^/]*))?(.*)", re.DOTALL)
 
 
-class Place(Protocol):
+class Location(Protocol):
     """The location of a file or a folder, which need not exist. Reading raises FileNotFoundError if it does not."""
 
     def __hash__(self) -> int: ...
 
-    def __truediv__(self, name: str) -> Place: ...
+    def __truediv__(self, name: str) -> Location: ...
 
     def exists(self) -> bool:
         """Return whether a file exists here."""
@@ -64,41 +64,41 @@ class Place(Protocol):
         """Return the complete content of a container."""
         ...
 
-    def writing(self) -> Any:
+    def open_writer(self) -> Any:
         """Return a context that yields a binary stream, to write a container. It replaces an existing file."""
         ...
 
 
 @dataclass(frozen=True)
-class LocalPlace:
+class LocalLocation:
     """A path that all nodes share."""
 
     path: Path
 
-    def __truediv__(self, name: str) -> LocalPlace:
-        return LocalPlace(self.path / name)
+    def __truediv__(self, name: str) -> LocalLocation:
+        return LocalLocation(self.path / name)
 
     def __str__(self) -> str:
         return str(self.path)
 
     def exists(self) -> bool:
-        """As in `Place`."""
+        """As in `Location`."""
         return self.path.exists()
 
     def text(self) -> str:
-        """As in `Place`."""
+        """As in `Location`."""
         return self.path.read_text(encoding="utf-8")
 
     def claim(self, text: str) -> str:
-        """As in `Place`. The file is created before it is written: if it is still empty, return `text`."""
+        """As in `Location`. The file is created before it is written: if it is still empty, return `text`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError), open(self.path, "x", encoding="utf-8", opener=_of_this_user) as stream:
+        with suppress(FileExistsError), open(self.path, "x", encoding="utf-8", opener=_open_for_user) as stream:
             stream.write(text)
             return text
         return self.text() or text
 
     def clear(self, but: str = "") -> None:
-        """As in `Place`."""
+        """As in `Location`."""
         if not but:
             shutil.rmtree(self.path, ignore_errors=True)
             return
@@ -107,34 +107,34 @@ class LocalPlace:
                 found.unlink(missing_ok=True)
 
     def footer(self) -> dict[str, Any]:
-        """As in `Place`."""
+        """As in `Location`."""
         return read_footer(map_file(self.path), str(self))
 
     def content(self) -> pa.Buffer:
-        """As in `Place`."""
+        """As in `Location`."""
         return map_checked(self.path)
 
     @contextmanager
-    def writing(self) -> Iterator[IO[bytes]]:
-        """As in `Place`."""
+    def open_writer(self) -> Iterator[IO[bytes]]:
+        """As in `Location`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(self.path) as stream:
             yield stream
 
 
-def _of_this_user(path: str, flags: int) -> int:
+def _open_for_user(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
 @dataclass(frozen=True)
-class BucketPlace:
+class BucketLocation:
     """A key in a bucket of an S3-compatible store; `key` has no leading or trailing slash."""
 
     bucket: Bucket
     key: str
 
-    def __truediv__(self, name: str) -> BucketPlace:
-        return BucketPlace(self.bucket, f"{self.key}/{name}" if self.key else name)
+    def __truediv__(self, name: str) -> BucketLocation:
+        return BucketLocation(self.bucket, f"{self.key}/{name}" if self.key else name)
 
     def __str__(self) -> str:
         return f"s3a://{self._path}"
@@ -145,28 +145,28 @@ class BucketPlace:
 
     @property
     def _store(self) -> Any:
-        return file_system(self.bucket)
+        return open_file_system(self.bucket)
 
     def exists(self) -> bool:
-        """As in `Place`."""
+        """As in `Location`."""
         from pyarrow import fs
 
         return bool(self._store.get_file_info(self._path).type == fs.FileType.File)
 
     def text(self) -> str:
-        """As in `Place`."""
+        """As in `Location`."""
         with self._store.open_input_file(self._path) as stream:
             return str(stream.read().decode())
 
     def claim(self, text: str) -> str:
-        """As in `Place`, but not atomic: if two tasks claim it at the same time, both may succeed."""
+        """As in `Location`, but not atomic: if two tasks claim it at the same time, both may succeed."""
         with suppress(FileNotFoundError):
             return self.text()
         self._put(pa.py_buffer(text.encode()))
         return self.text()
 
     def clear(self, but: str = "") -> None:
-        """As in `Place`."""
+        """As in `Location`."""
         from pyarrow import fs
 
         found = self._store.get_file_info(fs.FileSelector(self._path, recursive=True, allow_not_found=True))
@@ -176,7 +176,7 @@ class BucketPlace:
                     self._store.delete_file(info.path)
 
     def footer(self) -> dict[str, Any]:
-        """As in `Place`."""
+        """As in `Location`."""
         with self._store.open_input_file(self._path) as stream:
             size = stream.size()
             wanted = _TAIL
@@ -187,18 +187,18 @@ class BucketPlace:
                     return footer
 
     def content(self) -> pa.Buffer:
-        """As in `Place`."""
+        """As in `Location`."""
         with self._store.open_input_stream(self._path) as stream, TemporaryFile(dir=local_folder()) as local:
             while piece := stream.read(_PIECE):
                 local.write(piece)
             local.flush()
             if not local.tell():
-                return checked(pa.py_buffer(b""), str(self))
-            return checked(map_file(Path(f"/proc/self/fd/{local.fileno()}")), str(self))
+                return check_container(pa.py_buffer(b""), str(self))
+            return check_container(map_file(Path(f"/proc/self/fd/{local.fileno()}")), str(self))
 
     @contextmanager
-    def writing(self) -> Iterator[IO[bytes]]:
-        """As in `Place`."""
+    def open_writer(self) -> Iterator[IO[bytes]]:
+        """As in `Location`."""
         with TemporaryFile(dir=local_folder()) as local:
             yield local
             local.flush()
@@ -211,7 +211,7 @@ class BucketPlace:
         stream.close()
 
 
-def place_of(location: str, s3a: Mapping[str, str]) -> Place:
+def resolve_location(location: str, s3a: Mapping[str, str]) -> Location:
     """Return the location of a checkpoint; `s3a` are the settings of Spark's connector.
 
     Raises
@@ -219,13 +219,13 @@ def place_of(location: str, s3a: Mapping[str, str]) -> Place:
     StateError
         The location is in a store that workers cannot access.
     """
-    scheme, authority, path = parts_of(location)
+    scheme, authority, path = split_location(location)
     if scheme in ("", "file"):
-        return LocalPlace(Path(path))
+        return LocalLocation(Path(path))
     if scheme == "s3a":
-        bucket = bucket_of(authority, s3a.get)
+        bucket = derive_bucket(authority, s3a.get)
         if isinstance(bucket, Bucket):
-            return BucketPlace(bucket, path.strip("/"))
+            return BucketLocation(bucket, path.strip("/"))
         reason = bucket
     else:
         reason = f"workers do not reach {scheme}://"
@@ -235,7 +235,7 @@ def place_of(location: str, s3a: Mapping[str, str]) -> Place:
     )
 
 
-def parts_of(location: str) -> tuple[str, str, str]:
+def split_location(location: str) -> tuple[str, str, str]:
     """Return scheme, authority and path of a location in the syntax of Hadoop's `Path`; "" for a missing part.
 
     A location is not a URL: it has no query, no fragment and no percent-encoding.

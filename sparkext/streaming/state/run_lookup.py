@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from sparkext.build_sides.cached_rows import make_room
+from sparkext.build_sides.cached_rows import evict_other_entries
 from sparkext.build_sides.index_cache import forget
-from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
+from sparkext.build_sides.index_recipe import IndexRecipe, derive_index_recipe
 from sparkext.config import Settings
-from sparkext.engine.join_pipeline import join_pipeline
+from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.row_batches import RowBatches
-from sparkext.engine.worker_task import owned_cores
+from sparkext.engine.worker_task import count_owned_cores
 from sparkext.memory.probes import Tasks
 from sparkext.plans.pipeline.spec import PipelineSpec
-from sparkext.plans.streams.runs import Run, merged_before, runs_before
+from sparkext.plans.streams.runs import BatchRun, list_compactions_before, list_runs_before
 from sparkext.streaming.state.run_rows import RunRows
-from sparkext.streaming.state.segments import SegmentInfo, total
-from sparkext.streaming.state.stream_state import Source, StoredSide, StreamState
+from sparkext.streaming.state.segments import SegmentInfo, sum_infos
+from sparkext.streaming.state.stream_state import StoredSegment, StoredSide, StreamState
 
 _NO_LIMIT = 1 << 62
 
@@ -31,7 +31,7 @@ class RunLookup:
         """Bind the state to the memory that the task may use."""
         self.state = state
         self._settings = settings
-        self._threads = owned_cores()
+        self._threads = count_owned_cores()
         self._used: list[tuple[RunRows, IndexRecipe]] = []
         self._resources = Resources.of_this_task(tasks)
         self._before: dict[tuple[int, range], list[RunRows]] = {}
@@ -42,40 +42,40 @@ class RunLookup:
         Evict the indexes of compacted runs.
         """
         if (side, buckets) not in self._before:
-            parts = [part for run in merged_before(self.state.batch) for part in run.parts]
+            parts = [part for run in list_compactions_before(self.state.batch) for part in run.parts]
             forget({self._stored(side, part, stored, buckets).digest() for part in parts})
-            runs = runs_before(self.state.batch)
+            runs = list_runs_before(self.state.batch)
             self._before[side, buckets] = [self._stored(side, run, stored, buckets) for run in runs]
         return self._before[side, buckets]
 
     def now(self, side: int, stored: StoredSide, buckets: range, rows: pa.Table, info: SegmentInfo) -> RunRows:
         """Return the rows of this batch as a run. The next batch reuses its index."""
-        return self._rows(side, Run(self.state.batch, self.state.batch), stored, buckets, rows, info)
+        return self._rows(side, BatchRun(self.state.batch, self.state.batch), stored, buckets, rows, info)
 
     def found(self, spec: PipelineSpec, schema: pa.Schema, probe: pa.Table, rows: RunRows) -> Iterator[pa.RecordBatch]:
         """Yield the results of joining probe rows with one build side."""
-        recipe = index_recipe(spec, 0, self._settings.debug_hash_mask)
+        recipe = derive_index_recipe(spec, 0, self._settings.debug_hash_mask)
         self._used.append((rows, recipe))
         source = RowBatches(probe.to_batches(), spec, self._settings.morsel_max_rows)
-        pipeline = join_pipeline(spec, [rows.open(recipe)], schema, self._settings, self._resources)
+        pipeline = create_pipeline(spec, [rows.open(recipe)], schema, self._settings, self._resources)
         yield from pipeline.run(source)
 
-    def make_room(self) -> None:
+    def evict_indexes(self) -> None:
         """Evict cached indexes beyond the limit of this node."""
         if self._used:
-            make_room(*zip(*self._used, strict=True))
+            evict_other_entries(*zip(*self._used, strict=True))
 
-    def _stored(self, side: int, run: Run, stored: StoredSide, buckets: range) -> RunRows:
+    def _stored(self, side: int, run: BatchRun, stored: StoredSide, buckets: range) -> RunRows:
         sources = tuple(self.state.sources(side, run, buckets))
-        return self._rows(side, run, stored, buckets, sources, total(source.info for source in sources))
+        return self._rows(side, run, stored, buckets, sources, sum_infos(source.info for source in sources))
 
     def _rows(
         self,
         side: int,
-        run: Run,
+        run: BatchRun,
         stored: StoredSide,
         buckets: range,
-        rows: tuple[Source, ...] | pa.Table,
+        rows: tuple[StoredSegment, ...] | pa.Table,
         info: SegmentInfo,
     ) -> RunRows:
         limits = (_NO_LIMIT, self._settings.index_cache_max_bytes)

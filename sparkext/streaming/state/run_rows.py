@@ -8,34 +8,34 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from sparkext.build_sides.cached_rows import KeptRows
-from sparkext.plans.streams.runs import Run
+from sparkext.build_sides.cached_rows import CachedRows
+from sparkext.plans.streams.runs import BatchRun
 from sparkext.rows.collected import CollectedRows
 from sparkext.storage.fingerprint import fingerprint_of
-from sparkext.streaming.state.places import Place
-from sparkext.streaming.state.segments import SegmentInfo, rows_of_segment
-from sparkext.streaming.state.stream_state import Source, StoredSide, of_buckets
+from sparkext.streaming.state.places import Location
+from sparkext.streaming.state.segments import SegmentInfo, read_segment
+from sparkext.streaming.state.stream_state import StoredSegment, StoredSide, select_buckets
 
 
 @dataclass(frozen=True)
-class RunRows(KeptRows):
+class RunRows(CachedRows):
     """The rows of one side of a join, of some batches and buckets.
 
     They are in segments, or in a table if they belong to the current batch. `folder` is the folder of the join's state;
-    the other fields are as in `KeptRows`.
+    the other fields are as in `CachedRows`.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
-        **KeptRows.NOT_IN_FINGERPRINT,
+        **CachedRows.NOT_IN_FINGERPRINT,
         "rows": "where they are now: which they are, `info` tells, by the sum of their fingerprints",
     }
 
-    folder: Place
+    folder: Location
     side: int
-    run: Run
+    run: BatchRun
     buckets: range
     stored: StoredSide
-    rows: tuple[Source, ...] | pa.Table
+    rows: tuple[StoredSegment, ...] | pa.Table
     info: SegmentInfo
     max_bytes: int
     cache_bytes: int
@@ -59,8 +59,8 @@ class RunRows(KeptRows):
         if isinstance(self.rows, pa.Table):
             return self.rows
         for number, source in enumerate(self.rows):
-            for place, batch in enumerate(rows_of_segment(source.place)):
+            for place, batch in enumerate(read_segment(source.place)):
                 rows.add(
-                    (number, place), batch if source.whole else of_buckets(batch, self.stored.bucket, self.buckets)
+                    (number, place), batch if source.whole else select_buckets(batch, self.stored.bucket, self.buckets)
                 )
         return rows.table(self.stored.schema)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sparkext.errors import BuildFileError, StateError
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.storage.container import ContainerWriter, read_footer
-from sparkext.streaming.state.places import Place
+from sparkext.streaming.state.places import Location
 
 STATE_VERSION = 1
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -56,20 +56,20 @@ def checksum_of(hashes: Int64Array) -> int:
     return int(hashes.view(np.uint64).sum(dtype=np.uint64))
 
 
-def newest(times: pa.Array | pa.ChunkedArray) -> int | None:
+def find_latest(times: pa.Array | pa.ChunkedArray) -> int | None:
     """Return the latest of these timestamps in µs, None if all are null or there are none."""
     found = pc.max(times)
     return None if not found.is_valid else int(found.cast(pa.timestamp("us", found.type.tz)).value)
 
 
 def write_segment(
-    place: Place, schema: pa.Schema, batches: Iterable[pa.RecordBatch], info: Callable[[], SegmentInfo], **told: Any
+    place: Location, schema: pa.Schema, batches: Iterable[pa.RecordBatch], info: Callable[[], SegmentInfo], **told: Any
 ) -> SegmentInfo:
     """Write a segment, which replaces an existing one; return its metadata.
 
-    `info` is called after all batches have been written. `read_told` returns its result and the values in `told`.
+    `info` is called after all batches have been written. `read_metadata` returns its result and the values in `told`.
     """
-    with place.writing() as stream:
+    with place.open_writer() as stream:
         writer = ContainerWriter(stream)
 
         def write(block: Any) -> None:
@@ -83,7 +83,7 @@ def write_segment(
     return written
 
 
-def read_told(place: Place) -> dict[str, Any]:
+def read_metadata(place: Location) -> dict[str, Any]:
     """Return the metadata of a segment: the values in `told`, and `info` as `SegmentInfo`.
 
     Raises
@@ -94,7 +94,7 @@ def read_told(place: Place) -> dict[str, Any]:
     try:
         footer = place.footer()
     except (OSError, BuildFileError) as error:
-        raise _lost(place, error) from error
+        raise _create_read_error(place, error) from error
     if footer.get("state") != STATE_VERSION:
         raise StateError(
             f"{place} is of version {footer.get('state')} of the state, this package reads {STATE_VERSION}"
@@ -102,29 +102,29 @@ def read_told(place: Place) -> dict[str, Any]:
     return {**footer, "info": SegmentInfo(**footer["info"])}
 
 
-def rows_of_segment(place: Place) -> Iterator[pa.RecordBatch]:
+def read_segment(place: Location) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a segment.
 
     Raises
     ------
     StateError
-        As in `read_told`.
+        As in `read_metadata`.
     """
     try:
         buffer = place.content()
         at, size = read_footer(buffer, str(place))["rows"]
     except (OSError, BuildFileError) as error:
-        raise _lost(place, error) from error
+        raise _create_read_error(place, error) from error
     with pa.ipc.open_stream(buffer.slice(at, size)) as reader:
         yield from reader
 
 
-def total(infos: Iterable[SegmentInfo]) -> SegmentInfo:
+def sum_infos(infos: Iterable[SegmentInfo]) -> SegmentInfo:
     """Return the sum of the metadata."""
     return reduce(SegmentInfo.__add__, infos, SegmentInfo())
 
 
-def _lost(place: Place, error: Exception) -> StateError:
+def _create_read_error(place: Location, error: Exception) -> StateError:
     problem = "it is not there" if isinstance(error, FileNotFoundError) else str(error)
     return StateError(
         f"state of a stream cannot be read from {place}: {problem}. Restore the checkpoint, or begin with another"

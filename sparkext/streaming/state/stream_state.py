@@ -22,27 +22,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkext.errors import StateError
-from sparkext.plans.streams.fragments import LEFT, Cut, Cuts
-from sparkext.plans.streams.runs import Run, merged_before, runs_before
-from sparkext.rows.contiguous import contiguous
-from sparkext.rows.fingerprints import row_hashes
-from sparkext.rows.times import microseconds
-from sparkext.rows.types import nullable_schema
-from sparkext.storage.last_used import LastUsed
+from sparkext.plans.streams.fragments import LEFT, GridShape, GridShapes
+from sparkext.plans.streams.runs import BatchRun, list_compactions_before, list_runs_before
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.fingerprints import hash_row_contents
+from sparkext.rows.times import convert_to_microseconds
+from sparkext.rows.types import make_schema_nullable
+from sparkext.storage.last_used import LruCache
 from sparkext.streaming.state.nearest_order import NearestOrder
-from sparkext.streaming.state.places import Place
+from sparkext.streaming.state.places import Location
 from sparkext.streaming.state.segments import (
     SegmentInfo,
     checksum_of,
-    newest,
-    read_told,
-    rows_of_segment,
+    find_latest,
+    read_metadata,
+    read_segment,
     write_segment,
 )
 
 _REMEMBERED = 4_096
-_told: LastUsed[tuple[str, Place], dict[str, Any]] = LastUsed(_REMEMBERED)
-_begun: LastUsed[tuple[str, Place, int], None] = LastUsed(_REMEMBERED)
+_told: LruCache[tuple[str, Location], dict[str, Any]] = LruCache(_REMEMBERED)
+_begun: LruCache[tuple[str, Location, int], None] = LruCache(_REMEMBERED)
 """Runs of queries in which this process has written to a side and removed the claims of other runs."""
 
 _CLAIMS = "claims"
@@ -59,7 +59,7 @@ class StoredSide:
     during which other rows can match a row, until it expires; None without expiry. `order`: if given, only the nearest
     row in this order matches.
 
-    `rows` may be the schema of a query; all columns become nullable in the state (`nullable_schema`).
+    `rows` may be the schema of a query; all columns become nullable in the state (`make_schema_nullable`).
     """
 
     rows: pa.Schema
@@ -70,7 +70,7 @@ class StoredSide:
 
     def __post_init__(self) -> None:
         """Make all columns nullable, so that all rows of a side have the same schema."""
-        object.__setattr__(self, "rows", nullable_schema(self.rows))
+        object.__setattr__(self, "rows", make_schema_nullable(self.rows))
 
     @property
     def sent(self) -> pa.Schema:
@@ -114,12 +114,12 @@ class StoredSide:
     def info(self, rows: pa.RecordBatch | pa.Table, checksum: int | None = None) -> SegmentInfo:
         """Return the metadata of rows. `checksum`: the result of `checksum(rows)`, if it is known."""
         checksum = self.checksum(rows) if checksum is None else checksum
-        until = None if self.until is None else newest(rows.column(self.until))
+        until = None if self.until is None else find_latest(rows.column(self.until))
         return SegmentInfo(rows.num_rows, checksum, until)
 
     def checksum(self, rows: pa.RecordBatch | pa.Table) -> int:
         """Return the sum of the rows' fingerprints over all stored columns."""
-        return checksum_of(row_hashes([contiguous(column) for column in rows.columns], rows.num_rows))
+        return checksum_of(hash_row_contents([make_contiguous(column) for column in rows.columns], rows.num_rows))
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,10 @@ class MatchedRows(StoredSide):
 
 
 @dataclass(frozen=True)
-class Source:
+class StoredSegment:
     """A segment with its metadata. `whole`: whether all of its rows belong to the requested buckets."""
 
-    place: Place
+    place: Location
     info: SegmentInfo
     whole: bool
 
@@ -155,7 +155,9 @@ class Source:
 class StreamState:
     """The state before one batch, in one run of a query."""
 
-    def __init__(self, folder: Place, sides: Sequence[str], batch: int, run: str, first: Cut, made_by: str) -> None:
+    def __init__(
+        self, folder: Location, sides: Sequence[str], batch: int, run: str, first: GridShape, made_by: str
+    ) -> None:
         """Read the partitioning of the sides.
 
         `sides`: their folder names; `first`: the initial partitioning; `made_by`: a text that describes the operator.
@@ -170,7 +172,7 @@ class StreamState:
         self._sides = sides
         self._run = run
         self._made_by = made_by
-        self.cuts = Cuts(((0, first),))
+        self.cuts = GridShapes(((0, first),))
         self.head: Mapping[str, Any] = {}
         if batch:
             self.head = self.told(LEFT, 0)
@@ -179,22 +181,22 @@ class StreamState:
                     f"the state in {folder} is that of another operator ({self.head['made_by']}), not of {made_by}:"
                     " name this one (name=…), or begin with another checkpoint"
                 )
-            self.cuts = Cuts.from_data(self.head["cuts"])
+            self.cuts = GridShapes.from_data(self.head["cuts"])
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> GridShape:
         """The partitioning of both sides in this batch."""
         return self.cuts.at(self.batch)
 
-    def recut(self, cut: Cut) -> None:
+    def change_partitioning(self, cut: GridShape) -> None:
         """Change the partitioning of both sides from this batch on."""
-        self.cuts = self.cuts.followed(self.batch, cut)
+        self.cuts = self.cuts.derive_next(self.batch, cut)
 
     def told(self, side: int, fragment: int) -> Mapping[str, Any]:
         """Return the metadata that the batch before stored with a fragment."""
-        return self._told(self._place(side, Run(self.batch - 1, self.batch - 1), fragment))
+        return self._told(self._place(side, BatchRun(self.batch - 1, self.batch - 1), fragment))
 
-    def sources(self, side: int, run: Run, buckets: range) -> list[Source]:
+    def sources(self, side: int, run: BatchRun, buckets: range) -> list[StoredSegment]:
         """Return the segments of a run that have rows of these buckets.
 
         A run that ends just before this batch is compacted in this batch, so its parts are used. Its compacted segments
@@ -205,28 +207,28 @@ class StreamState:
         cut = self.cuts.at(run.last)
         found = [(self._place(side, run, number), cut.buckets(side, number)) for number in cut.having(side, buckets)]
         return [
-            Source(place, self._told(place)["info"], there.start >= buckets.start and there.stop <= buckets.stop)
+            StoredSegment(place, self._told(place)["info"], there.start >= buckets.start and there.stop <= buckets.stop)
             for place, there in found
         ]
 
     def kept(self, side: int, partition: int, partitions: int) -> list[SegmentInfo]:
         """Return the metadata of the segments of a side that existed before the batch, for one partition's share."""
         last = self.batch - 1
-        runs = [*runs_before(last), Run(last, last)] if self.batch else []
+        runs = [*list_runs_before(last), BatchRun(last, last)] if self.batch else []
         return [
             self._told(self._place(side, run, fragment))["info"]
             for run in runs
             for fragment in range(partition, self.cuts.at(run.last).fragments(side), partitions)
         ]
 
-    def store_head(
-        self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, following: Cut, **told: Any
+    def store_manifest(
+        self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, following: GridShape, **told: Any
     ) -> SegmentInfo:
         """Write the rows of the left side's first fragment, with the metadata for the next batch.
 
         `following` is the partitioning of the next batch, which reads the values in `told` from its `head`.
         """
-        cuts = self.cuts.followed(self.batch + 1, following).to_data()
+        cuts = self.cuts.derive_next(self.batch + 1, following).to_data()
         return self.store(LEFT, 0, stored, rows, info, made_by=self._made_by, cuts=cuts, **told)
 
     def store(
@@ -236,7 +238,7 @@ class StreamState:
         if (self._run, self.folder, side) not in _begun:
             (self.folder / _CLAIMS).clear(but=self._run)
             _begun[self._run, self.folder, side] = None
-        place = self._place(side, Run(self.batch, self.batch), fragment)
+        place = self._place(side, BatchRun(self.batch, self.batch), fragment)
         return write_segment(place, stored.schema, rows.to_batches(), lambda: info, **told)
 
     def merge(self, side: int, stored: StoredSide, partition: int, partitions: int, oldest: int) -> None:
@@ -244,19 +246,19 @@ class StreamState:
 
         Rows that expired by `oldest` (µs) are left out.
         """
-        for run in merged_before(self.batch):
+        for run in list_compactions_before(self.batch):
             cut = self.cuts.at(run.last)
             for fragment in range(cut.fragments(side)):
                 if (fragment + side) % partitions != partition:
                     continue
                 buckets = cut.buckets(side, fragment)
                 sources = [source for part in run.parts for source in self.sources(side, part, buckets)]
-                kept = _Kept(stored, sources, buckets, oldest)
+                kept = _UnexpiredRows(stored, sources, buckets, oldest)
                 write_segment(self._place(side, run, fragment), stored.schema, kept.batches(), kept.info)
 
     def sweep(self, side: int, retained: int) -> None:
         """Remove the parts of runs compacted `retained` batches ago: a query is reset by at most as many batches."""
-        for run in merged_before(self.batch - retained):
+        for run in list_compactions_before(self.batch - retained):
             fragments = range(self.cuts.at(run.last).fragments(side))
             if all(self._exists(self._place(side, run, number)) for number in fragments):
                 for part in run.parts:
@@ -276,39 +278,39 @@ class StreamState:
                 " name of its own (name=…)"
             )
 
-    def _folder(self, side: int, run: Run) -> Place:
+    def _folder(self, side: int, run: BatchRun) -> Location:
         return self.folder / self._sides[side] / str(run)
 
-    def _place(self, side: int, run: Run, fragment: int) -> Place:
+    def _place(self, side: int, run: BatchRun, fragment: int) -> Location:
         return self._folder(side, run) / f"{fragment}.segment"
 
-    def _told(self, place: Place) -> dict[str, Any]:
+    def _told(self, place: Location) -> dict[str, Any]:
         """Read the metadata of a segment, cached per run of a query: the files of a finished batch do not change."""
         found = _told.get((self._run, place))
         if found is None:
-            found = _told[self._run, place] = read_told(place)
+            found = _told[self._run, place] = read_metadata(place)
         return found
 
-    def _exists(self, place: Place) -> bool:
+    def _exists(self, place: Location) -> bool:
         return (self._run, place) in _told or place.exists()
 
 
-class _Kept:
+class _UnexpiredRows:
     """The rows of segments that belong to some buckets and have not expired."""
 
-    def __init__(self, stored: StoredSide, sources: list[Source], buckets: range, oldest: int) -> None:
+    def __init__(self, stored: StoredSide, sources: list[StoredSegment], buckets: range, oldest: int) -> None:
         self._stored, self._sources, self._buckets = stored, sources, buckets
         self._oldest = oldest
         self._info = SegmentInfo()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         order = self._stored.order
-        sources = [source for source in self._sources if not is_over(source.info, self._oldest)]
+        sources = [source for source in self._sources if not is_expired(source.info, self._oldest)]
         keeps_all = self._stored.until is None and order is None
         for source in sources:
             if keeps_all and source.whole:
                 self._info += source.info
-                yield from rows_of_segment(source.place)
+                yield from read_segment(source.place)
         chosen = self._chosen([source for source in sources if not (keeps_all and source.whole)])
         for batch in chosen if order is None else order.needed(chosen, self._oldest):
             self._info += self._stored.info(batch)
@@ -317,24 +319,24 @@ class _Kept:
     def info(self) -> SegmentInfo:
         return self._info
 
-    def _chosen(self, sources: list[Source]) -> Iterator[pa.RecordBatch]:
+    def _chosen(self, sources: list[StoredSegment]) -> Iterator[pa.RecordBatch]:
         for source in sources:
-            for batch in rows_of_segment(source.place):
-                yield self._fresh(of_buckets(batch, self._stored.bucket, self._buckets))
+            for batch in read_segment(source.place):
+                yield self._drop_expired(select_buckets(batch, self._stored.bucket, self._buckets))
 
-    def _fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _drop_expired(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._stored.until is None:
             return batch
-        fresh = microseconds(batch.column(self._stored.until), missing=(1 << 63) - 1) > self._oldest
+        fresh = convert_to_microseconds(batch.column(self._stored.until), missing=(1 << 63) - 1) > self._oldest
         return batch if fresh.all() else batch.filter(pa.array(fresh))
 
 
-def is_over(info: SegmentInfo, oldest: int) -> bool:
+def is_expired(info: SegmentInfo, oldest: int) -> bool:
     """Return whether all rows expired by a time, or there are no rows."""
     return not info.rows or (info.until is not None and info.until <= oldest)
 
 
-def of_buckets(batch: pa.RecordBatch, column: int, buckets: range) -> pa.RecordBatch:
+def select_buckets(batch: pa.RecordBatch, column: int, buckets: range) -> pa.RecordBatch:
     """Return the rows whose bucket, in this column, is in `buckets`."""
     found = np.asarray(batch.column(column))
     inside = (found >= buckets.start) & (found < buckets.stop)

@@ -46,7 +46,7 @@ def encode_state(state: Any, pickles: bool) -> bytes:
         `decode_state` could not restore the state.
     """
     if pickles:
-        return _PICKLE + _pickled(state)
+        return _PICKLE + _dump_pickle(state)
     kind = type(state)
     if kind is bytes:
         return _BYTES + bytes(state)
@@ -56,7 +56,7 @@ def encode_state(state: Any, pickles: bool) -> bytes:
         with pa.ipc.new_stream(sink, state.schema) as writer:
             writer.write(state)
         return bytes(sink.getvalue())
-    problem = _problem(state, 0)
+    problem = _find_problem(state, 0)
     if problem is not None:
         raise UnstorableStateError(f"state{problem}")
     # With ASCII escapes, two surrogates would be decoded as one character.
@@ -86,7 +86,7 @@ def decode_state(stored: bytes, pickles: bool) -> Any:
         if form == _JSON:
             return json.loads(str(content, "utf-8", "surrogatepass"))
         if form in (_TABLE, _BATCH):
-            return _arrow(content, form)
+            return _read_arrow(content, form)
     except (pa.ArrowException, OSError, StopIteration, ValueError, RecursionError) as error:
         raise StateError(
             f"the state of a key is damaged: {error}. Restore the checkpoint, or begin with another"
@@ -97,14 +97,14 @@ def decode_state(stored: bytes, pickles: bool) -> Any:
     )
 
 
-def _arrow(content: memoryview, form: bytes) -> pa.Table | pa.RecordBatch:
+def _read_arrow(content: memoryview, form: bytes) -> pa.Table | pa.RecordBatch:
     with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
         found = reader.read_all() if form == _TABLE else reader.read_next_batch()
     found.validate(full=True)
     return found
 
 
-def _pickled(state: Any) -> bytes:
+def _dump_pickle(state: Any) -> bytes:
     from pyspark import cloudpickle
 
     try:
@@ -113,7 +113,7 @@ def _pickled(state: Any) -> bytes:
         raise UnstorableStateError(f"state: {error}") from error
 
 
-def _problem(value: Any, level: int) -> str | None:
+def _find_problem(value: Any, level: int) -> str | None:
     """Return the path and type of the first part of a value that JSON would not restore; None if there is none.
 
     Types are compared exactly: an instance of a subclass would be restored as its base class.
@@ -124,17 +124,17 @@ def _problem(value: Any, level: int) -> str | None:
     if kind is int:
         return None if value.bit_length() <= MOST_BITS else f": int of more than {MOST_BITS} bits"
     if kind is not dict and kind is not list:
-        return f": {_name(kind)}"
+        return f": {_qualify_name(kind)}"
     if level == MOST_LEVELS:
         return f": {kind.__name__} on level {level + 1}, of which there may be {MOST_LEVELS}"
     for place, item in value.items() if kind is dict else enumerate(value):
         if kind is dict and type(place) is not str:
-            return f": dict with the key {place!r} of type {_name(type(place))}"
-        found = _problem(item, level + 1)
+            return f": dict with the key {place!r} of type {_qualify_name(type(place))}"
+        found = _find_problem(item, level + 1)
         if found is not None:
             return f"[{place!r}]{found}"
     return None
 
 
-def _name(kind: type) -> str:
+def _qualify_name(kind: type) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

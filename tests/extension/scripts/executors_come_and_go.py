@@ -25,7 +25,7 @@ ALLOCATED = {
     "spark.dynamicAllocation.shuffleTracking.timeout": "4s",
     "spark.scheduler.minRegisteredResourcesRatio": "0",
     "spark.sparkext.partitioned": "always",
-    "spark.sparkext.debug.slots": "random",
+    "spark.sparkext.debug.partitions": "random",
 }
 
 

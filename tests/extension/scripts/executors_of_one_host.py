@@ -16,7 +16,7 @@ QUERY = "SELECT /*+ PIPELINED_JOIN(b, 'partitioned=always') */ * FROM a {} JOIN 
 def main(master: str, port: str) -> None:
     service = {"spark.shuffle.service.enabled": "true", "spark.shuffle.service.port": port}
     builder = SparkSession.builder.master(master)
-    for key, value in {**SETTINGS, "spark.sparkext.debug.slots": "random", **service}.items():
+    for key, value in {**SETTINGS, "spark.sparkext.debug.partitions": "random", **service}.items():
         builder = builder.config(key, value)
     spark = sparkext.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

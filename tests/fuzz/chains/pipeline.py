@@ -14,12 +14,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
 from sparkext.engine import pipeline as pipeline_module
-from sparkext.engine.join_pipeline import join_pipeline
-from sparkext.engine.measured_order import ordered
+from sparkext.engine.join_pipeline import create_pipeline
+from sparkext.engine.measured_order import order_joins
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.kernels.columns import row_ids
@@ -114,8 +114,8 @@ class _Segment:
         )
         metrics = TaskMetrics(NO_TASK)
         rows = RowBatches(self._input(), spec, self.settings.morsel_max_rows)
-        source = ordered(spec, builds, rows, self.settings, metrics)
-        pipeline = join_pipeline(spec, builds, self.schema, self.settings, resources, metrics)
+        source = order_joins(spec, builds, rows, self.settings, metrics)
+        pipeline = create_pipeline(spec, builds, self.schema, self.settings, resources, metrics)
         batches = list(pipeline.run(source))
         for batch in batches:
             self._check(batch)
@@ -173,7 +173,9 @@ class _Segment:
     def _build_side(self, spec: PipelineSpec, number: int) -> BuildSide:
         table = self.builds[number].combine_chunks()
         arrays = [_whole(column) for column in table.columns]
-        build = index_in_memory(table.num_rows, arrays, index_recipe(spec, number, self.settings.debug_hash_mask))
+        build = index_in_memory(
+            table.num_rows, arrays, derive_index_recipe(spec, number, self.settings.debug_hash_mask)
+        )
         join = self.joins[number]
         expected = _INDEXES[self.settings.algorithm] if join.keys else {"all rows"}
         if join.ranges or join.as_of:

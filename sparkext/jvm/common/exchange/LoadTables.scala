@@ -126,7 +126,7 @@ private object LoadTable {
   val Routes = "routes"
   val Partitions = "partitions"
 
-  /** Python's `Told`: rows and seconds of each bucket. */
+  /** Python's `BucketReport`: rows and seconds of each bucket. */
   case class Buckets(rows: Map[String, Double], seconds: Map[String, Double])
 
   private def sums(told: Iterable[Map[String, Double]]): Map[String, Double] = told.flatten.groupMapReduce(_._1)(_._2)(_ + _)

@@ -19,7 +19,7 @@ object Streamed {
   private val Secured = Seq("spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 
   /** `Routed`: the output of tasks that route rows, with partition, bucket and block. `Arriving`: the input of
-    * partitions, Python's `Arriving`.
+    * partitions, Python's `ReceivedItem`.
     */
   val Routed: StructType = SentColumns.of(Seq(IntegerType, IntegerType, BinaryType))
   val Arriving: StructType = SentColumns.of(Seq(IntegerType, BooleanType, BinaryType))

@@ -183,7 +183,7 @@ object WorkOrder {
       ("splits" -> scan.files) ~
       ("max_bytes" -> maxBytes)
 
-  /** A build side that a pipeline of its own derives: Python's `PipelinedRows`. */
+  /** A build side that a pipeline of its own derives: Python's `DerivedRows`. */
   def pipelined(
       spec: JValue,
       scan: FusedScan,

@@ -13,13 +13,13 @@ from sparkext.kernels.arena.room import ArenaFullError
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.groups.text_dictionary import TextDictionary
 from sparkext.rows.types import arrow_key_type
-from sparkext.streaming.cql.code.expressions import constant_word
+from sparkext.streaming.cql.code.expressions import encode_constant
 from sparkext.streaming.cql.code.layout import EPSILONS, GIVEN, NOW, ROW, STEPS, TIME
-from sparkext.streaming.cql.code.loops import DONE, MORE, places
-from sparkext.streaming.cql.code.module_text import Code
-from sparkext.streaming.cql.code.modules import module_of
+from sparkext.streaming.cql.code.loops import DONE, MORE, create_positions
+from sparkext.streaming.cql.code.module_text import GeneratedModule
+from sparkext.streaming.cql.code.modules import load_module
 from sparkext.streaming.cql.code.stored_state import read_state, write_state
-from sparkext.streaming.cql.code.words import column_of, nulls_of, words_of
+from sparkext.streaming.cql.code.words import decode_column, encode_column, pack_null_bits
 from sparkext.streaming.cql.language.graph import Graph
 
 FOR_EVER = (1 << 63) - 2
@@ -49,7 +49,7 @@ class StateFullError(MemoryError):
 
 
 @dataclass(frozen=True)
-class Given:
+class InputRows:
     """Input rows in the order of time: timestamps in µs, the index of each row's stream, and each stream's columns.
 
     The columns in `rows[stream]` have one value for each row of all streams; values in rows of other streams are
@@ -62,7 +62,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Emitted:
+class OutputRows:
     """Rows of one output: timestamps in µs, numbers of ε after them, and columns in the types of the query."""
 
     query: str
@@ -81,7 +81,7 @@ class Engine:
     def __init__(
         self,
         graph: Graph,
-        code: Code,
+        code: GeneratedModule,
         *,
         words: int,
         limit: int,
@@ -89,7 +89,7 @@ class Engine:
         state: bytes | None = None,
     ) -> None:
         self._graph, self._code, self._limit, self._batch = graph, code, limit, batch
-        self._module = module_of(code.text)
+        self._module = load_module(code.text)
         self._texts = TextDictionary()
         if state is None:
             self._arena = np.empty(max(words, _LEAST_WORDS + len(code.headers)), dtype=np.int64)
@@ -102,7 +102,7 @@ class Engine:
             self._arena[: stored.size] = stored
             self._texts.codes(texts)
         self._last = self._instants
-        self._constants = tuple(constant_word(one, self._text_code) for one in code.constants)
+        self._constants = tuple(encode_constant(one, self._text_code) for one in code.constants)
 
     def _text_code(self, text: str) -> int:
         return int(self._texts.codes(pa.array([text]))[0])
@@ -121,7 +121,7 @@ class Engine:
         """Return the state, from which another engine of the same graph can continue."""
         return write_state(self._arena[: self._arena[0]], self._texts.span(0, self._texts.count, pa.large_string()))
 
-    def run(self, given: Given, until: int) -> Iterator[Emitted]:
+    def run(self, given: InputRows, until: int) -> Iterator[OutputRows]:
         """Yield the rows emitted up to a timestamp, in the order of time for each output.
 
         Raises
@@ -137,12 +137,12 @@ class Engine:
             columns = given.rows[name]
             for column, registered in zip(columns, self._graph.streams[name].columns, strict=True):
                 if id(column) not in shared:
-                    shared[id(column)] = words_of(column, registered.type, self._texts)
+                    shared[id(column)] = encode_column(column, registered.type, self._texts)
                 x.append(shared[id(column)])
-            n.append(nulls_of([*columns], given.times.size))
+            n.append(pack_null_bits([*columns], given.times.size))
         starts, data = self._texts.spans
         taken = (self._arena, self._constants, starts, data, tuple(x), tuple(n), given.times, given.streams)
-        at = places(len(self._code.instants))
+        at = create_positions(len(self._code.instants))
         section = MORE
         while section == MORE:
             try:
@@ -151,12 +151,12 @@ class Engine:
             except ArenaFullError:
                 raise StateFullError(self._arena.size) from None
             for query, queue in self._code.outputs.items():
-                yield from self._drained(query, queue)
+                yield from self._drain_queue(query, queue)
             self._arena[GIVEN] = 0
         if section != DONE:
             raise StepsExceededError(int(self._arena[self._code.instants[section] + NOW]), self._limit)
 
-    def _drained(self, query: str, queue: int) -> Iterator[Emitted]:
+    def _drain_queue(self, query: str, queue: int) -> Iterator[OutputRows]:
         rows = int(self._arena[queue + 2])
         if not rows:
             return
@@ -166,7 +166,7 @@ class Engine:
         drain(self._arena, queue, words, out)
         nulls = out[ROW - 1]
         made = [
-            column_of(out[ROW + k], (nulls >> k) & 1 != 0, column, arrow_key_type(column.type), self._texts)
+            decode_column(out[ROW + k], (nulls >> k) & 1 != 0, column, arrow_key_type(column.type), self._texts)
             for k, column in enumerate(columns)
         ]
-        yield Emitted(query, out[TIME - 1], out[EPSILONS - 1], made)
+        yield OutputRows(query, out[TIME - 1], out[EPSILONS - 1], made)

@@ -66,10 +66,10 @@ class WordExpressions(ExpressionWriter):
         """See `ExpressionWriter`."""
         place = node.source, node.column
         if place not in self._columns:
-            word, known = _word(node), None
+            word, known = _spell_word(node), None
             if self._nullable(*place):
-                known = self._line(f"{_null(node)} == 0")
-            self._columns[place] = Step(self._line(_loaded(word, self.number(node))), known)
+                known = self._line(f"{_spell_null_bit(node)} == 0")
+            self._columns[place] = Step(self._line(_spell_value(word, self.number(node))), known)
         return self._columns[place]
 
     def literal(self, node: Expression) -> Step:
@@ -92,7 +92,7 @@ class WordExpressions(ExpressionWriter):
     def word(self, node: Expression) -> tuple[str, str | None]:
         """Return the code of a value's word, and the code of its null bit, None if the value is never null."""
         if node.op == "column":
-            return _word(node), _null(node) if self._nullable(node.source, node.column) else None
+            return _spell_word(node), _spell_null_bit(node) if self._nullable(node.source, node.column) else None
         step = self.step(node)
         kind = self.number(node)
         word = f"double_word(np.float64({step.value}))" if kind in FLOATS else f"np.int64({step.value})"
@@ -106,15 +106,15 @@ class WordExpressions(ExpressionWriter):
         return (self._line(f"normal({word})") if self.number(node) in FLOATS else word), null
 
 
-def _word(column: Expression) -> str:
+def _spell_word(column: Expression) -> str:
     return f"m[a{column.source} + {1 + column.column}]"
 
 
-def _null(column: Expression) -> str:
+def _spell_null_bit(column: Expression) -> str:
     return f"((m[a{column.source}] >> {column.column}) & 1)"
 
 
-def _loaded(word: str, kind: str) -> str:
+def _spell_value(word: str, kind: str) -> str:
     if kind == "bool":
         return f"{word} != 0"
     if kind == "float64":
@@ -122,6 +122,6 @@ def _loaded(word: str, kind: str) -> str:
     return f"np.float32(double_of({word}))" if kind == "float32" else f"np.{kind}({word})"
 
 
-def constant_word(constant: Constant | TextConstant, code: Callable[[str], int]) -> Constant:
+def encode_constant(constant: Constant | TextConstant, code: Callable[[str], int]) -> Constant:
     """Return a constant in the form that generated code uses: a text as its code."""
     return np.int64(code(constant.text)) if isinstance(constant, TextConstant) else constant

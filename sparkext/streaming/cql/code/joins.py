@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sparkext.kernels.arena.chains import CHAIN_WORDS
 from sparkext.kernels.arena.relations import BAG_WORDS
 from sparkext.plans.expressions.expression import Expression
-from sparkext.streaming.cql.code.layout import Layout, Literal
+from sparkext.streaming.cql.code.layout import Int64Literal, Layout
 from sparkext.streaming.cql.language.queries import SelectPlan
 
 
@@ -17,18 +17,18 @@ class Index:
     """An index of an input of a join by key expressions. `field`: the word of its chain in the input's records."""
 
     keys: tuple[Expression, ...]
-    header: Literal
-    field: Literal
+    header: Int64Literal
+    field: Int64Literal
 
 
-class Join:
+class JoinPlan:
     """The tables and indexes of a select's inputs, and for a row of each input the order of the other inputs."""
 
     def __init__(self, layout: Layout, plan: SelectPlan) -> None:
         """Plan the join orders of all inputs."""
         self._layout = layout
         self.tables = [layout.table() for _ in plan.inputs]
-        self.ways = [_way(plan, start) for start in range(len(plan.inputs))]
+        self.ways = [_order_sources(plan, start) for start in range(len(plan.inputs))]
         self.indexes: list[dict[tuple[Expression, ...], Index]] = [{} for _ in plan.inputs]
         for way in self.ways:
             for step in way:
@@ -38,20 +38,20 @@ class Join:
         """Return the index of an input by some keys; an index without keys contains all rows."""
         there = self.indexes[source]
         if keys not in there:
-            there[keys] = Index(keys, self._layout.table(), Literal(BAG_WORDS + CHAIN_WORDS * len(there)))
+            there[keys] = Index(keys, self._layout.table(), Int64Literal(BAG_WORDS + CHAIN_WORDS * len(there)))
         return there[keys]
 
     def own(self, source: int) -> list[Index]:
         """Return the indexes of an input."""
         return [*self.indexes[source].values()]
 
-    def row_at(self, source: int) -> Literal:
+    def row_at(self, source: int) -> Int64Literal:
         """Return the word of an input's records at which its row begins, after the chains of all indexes."""
-        return Literal(BAG_WORDS + CHAIN_WORDS * len(self.indexes[source]))
+        return Int64Literal(BAG_WORDS + CHAIN_WORDS * len(self.indexes[source]))
 
 
 @dataclass(frozen=True)
-class Step:
+class JoinStep:
     """The next source to join: the keys of its index, the values to look up, and the conditions to test afterwards."""
 
     source: int
@@ -60,38 +60,38 @@ class Step:
     tests: tuple[Expression, ...]
 
 
-def _way(plan: SelectPlan, start: int) -> list[Step]:
+def _order_sources(plan: SelectPlan, start: int) -> list[JoinStep]:
     """Return the order in which a row of one input is joined with the other inputs."""
     bound, steps = {start}, []
     waiting = [source for source in range(len(plan.inputs)) if source != start]
     while waiting:
-        source = min(waiting, key=lambda one: _rank(plan, bound, one))
-        pairs = [*_equalities(plan, bound, source)]
+        source = min(waiting, key=lambda one: _rank_source(plan, bound, one))
+        pairs = [*_find_equalities(plan, bound, source)]
         now = {*bound, source}
         # Conditions on a single source are tested when a row of this source arrives.
-        tests = [test for test in plan.where if len(sources_of(test)) > 1 and sources_of(test) <= now]
-        tests = [test for test in tests if not sources_of(test) <= bound]
-        steps.append(Step(source, tuple(key for key, _ in pairs), tuple(probe for _, probe in pairs), tuple(tests)))
+        tests = [test for test in plan.where if len(find_read_sources(test)) > 1 and find_read_sources(test) <= now]
+        tests = [test for test in tests if not find_read_sources(test) <= bound]
+        steps.append(JoinStep(source, tuple(key for key, _ in pairs), tuple(probe for _, probe in pairs), tuple(tests)))
         bound = now
         waiting.remove(source)
     return steps
 
 
-def _rank(plan: SelectPlan, bound: set[int], source: int) -> tuple[bool, bool, int]:
+def _rank_source(plan: SelectPlan, bound: set[int], source: int) -> tuple[bool, bool, int]:
     window = plan.inputs[source].window
     is_now = window is not None and window.kind == "now"
-    return not is_now, not [*_equalities(plan, bound, source)], source
+    return not is_now, not [*_find_equalities(plan, bound, source)], source
 
 
-def _equalities(plan: SelectPlan, bound: set[int], source: int) -> Iterator[tuple[Expression, Expression]]:
+def _find_equalities(plan: SelectPlan, bound: set[int], source: int) -> Iterator[tuple[Expression, Expression]]:
     """Yield the equal expressions of conditions that connect a source with the sources joined before it."""
     for test in plan.where:
         if test.op == "=":
             for one, two in (test.args, test.args[::-1]):
-                if sources_of(one) == {source} and sources_of(two) and sources_of(two) <= bound:
+                if find_read_sources(one) == {source} and find_read_sources(two) and find_read_sources(two) <= bound:
                     yield one, two
 
 
-def sources_of(expression: Expression) -> set[int]:
+def find_read_sources(expression: Expression) -> set[int]:
     """Return the sources whose columns an expression reads."""
     return {part.source for part in expression.columns()}

@@ -25,7 +25,7 @@ TIME, EPSILONS, ROW = 1, 2, 3
 """Words of a record in a queue: see `kernels.arena.rows.queued`."""
 
 
-class Literal(int):
+class Int64Literal(int):
     """A number in generated code, spelled as int64: numba would compile a function anew for each bare literal."""
 
     def __format__(self, spec: str) -> str:
@@ -38,19 +38,19 @@ class Layout:
     """Allocates positions for headers; `tables` are the positions of tables that have to be opened."""
 
     _words: list[int] = field(default_factory=lambda: [0] * (GIVEN + 1))
-    tables: list[Literal] = field(default_factory=list)
+    tables: list[Int64Literal] = field(default_factory=list)
 
-    def words(self, count: int, values: Sequence[int] = ()) -> Literal:
+    def words(self, count: int, values: Sequence[int] = ()) -> Int64Literal:
         """Return the position of a new header of `count` words, with initial `values`, or zeros."""
-        at = Literal(len(self._words))
+        at = Int64Literal(len(self._words))
         self._words += map(int, values or [0] * count)
         return at
 
-    def instant(self) -> Literal:
+    def instant(self) -> Int64Literal:
         """Return the position of a new section's current instant."""
         return self.words(3, (BEFORE_ALL, 0, 0))
 
-    def table(self) -> Literal:
+    def table(self) -> Int64Literal:
         """Return the position of a new table's header."""
         at = self.words(TABLE_WORDS)
         self.tables.append(at)
@@ -61,8 +61,8 @@ class Layout:
         return (len(self._words), *self._words[1:])
 
 
-def order_of(kind: KeyType) -> Literal:
+def order_of(kind: KeyType) -> Int64Literal:
     """Return the code of the order in which words of a type are compared."""
     if kind.name == "string":
-        return Literal(TEXT_ORDER)
-    return Literal(DOUBLE_ORDER if kind.name in FLOATS else INTEGER_ORDER)
+        return Int64Literal(TEXT_ORDER)
+    return Int64Literal(DOUBLE_ORDER if kind.name in FLOATS else INTEGER_ORDER)

@@ -23,10 +23,10 @@ from sparkext.streaming.cql.code.layout import (
     ROW,
     STEPS,
     TIME,
+    Int64Literal,
     Layout,
-    Literal,
 )
-from sparkext.streaming.cql.code.shared_lines import SHARED, fires, indented
+from sparkext.streaming.cql.code.shared_lines import SHARED, indent_lines, write_due_check
 
 ROWS_AT_ONCE = 1 << 16
 """Number of output rows after which the loops return, and of rows that a section passes on in one turn."""
@@ -38,7 +38,7 @@ section that exceeded its limit of instants at one timestamp."""
 NEXT = BEFORE_ALL
 """Marks the timestamp bound of the sections as undetermined: the loop has to find the next bound."""
 
-_LAST = Literal(1 << 62)
+_LAST = Int64Literal(1 << 62)
 """The number of ε after a timestamp for work that waits until everything else at this timestamp is done."""
 _GIVEN = "x, n, times, streams"
 SECTION = f"{SHARED}, {_GIVEN}, at, until, epsilons, limit"
@@ -59,13 +59,13 @@ class SectionLines:
     end of an instant. `outputs`: own streams that are outputs of the graph.
     """
 
-    instant: Literal
+    instant: Int64Literal
     streams: Sequence[int] | None
-    buffers: dict[str, Literal] = field(default_factory=dict)
-    widths: dict[str, Literal] = field(default_factory=dict)
-    delays: dict[str, Literal] = field(default_factory=dict)
-    inboxes: dict[str, Literal] = field(default_factory=dict)
-    goes_to: dict[str, list[Literal]] = field(default_factory=dict)
+    buffers: dict[str, Int64Literal] = field(default_factory=dict)
+    widths: dict[str, Int64Literal] = field(default_factory=dict)
+    delays: dict[str, Int64Literal] = field(default_factory=dict)
+    inboxes: dict[str, Int64Literal] = field(default_factory=dict)
+    goes_to: dict[str, list[Int64Literal]] = field(default_factory=dict)
     outputs: set[str] = field(default_factory=set)
     firing: list[str] = field(default_factory=list)
     work: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class SectionLines:
 
     def emits(self, layout: Layout, name: str, width: int) -> None:
         """Allocate the buffer of a stream."""
-        self.buffers[name], self.widths[name] = layout.words(QUEUE_WORDS), Literal(width)
+        self.buffers[name], self.widths[name] = layout.words(QUEUE_WORDS), Int64Literal(width)
 
     def lines(self, serial: bool) -> list[str]:
         """Return the loop over the instants of the section, up to `epsilons` ε after `until`.
@@ -90,21 +90,21 @@ class SectionLines:
         waiting = {**self.delays, **self.inboxes}
         firing = [*self.firing]
         for queue in waiting.values():
-            firing += fires(queue, f"m[f + {TIME}]", f"m[f + {EPSILONS}]")
+            firing += write_due_check(queue, f"m[f + {TIME}]", f"m[f + {EPSILONS}]")
         body = [*self._next_row(serial, now), *firing]
         body += ["if t > until or (t == until and e > epsilons):", "    return at, until, epsilons, False"]
         body += self._rows_of_instant(serial, now, after, steps)
         for name, queue in waiting.items():
             due = f"m[f + {TIME}] < t or (m[f + {TIME}] == t and m[f + {EPSILONS}] <= e)"
             moved = [f"append(m, {self.buffers[name]}, pop(m, {queue}))", f"f = m[{queue}]"]
-            body += [f"f = m[{queue}]", f"while f != 0 and ({due}):", *indented(1, moved)]
+            body += [f"f = m[{queue}]", f"while f != 0 and ({due}):", *indent_lines(1, moved)]
         body += self.work
         for name, buffer in self.buffers.items():
-            body += self._passed_on(name, buffer)
+            body += self._pass_on_rows(name, buffer)
         if self._has_rows:
             body.append("at = stop")
         head = ["rows = times.size", "passed = np.int64(0)", f"while passed < {ROWS_AT_ONCE}:"]
-        return [*head, *indented(1, body), f"return at, {now}, {after}, False"]
+        return [*head, *indent_lines(1, body), f"return at, {now}, {after}, False"]
 
     @property
     def _has_rows(self) -> bool:
@@ -136,14 +136,14 @@ class SectionLines:
             else:
                 lines += ["    while stop < rows and times[stop] == t:", "        stop += 1"]
         exceeded = [f"if {steps} > limit:", "    return at, t, e, True"]
-        lines += [f"if t == {now}{new}:", f"    {steps} += 1", *indented(1, exceeded)]
+        lines += [f"if t == {now}{new}:", f"    {steps} += 1", *indent_lines(1, exceeded)]
         return [*lines, "else:", f"    {steps} = 1", f"{now} = t", f"{after} = e"]
 
-    def _passed_on(self, name: str, buffer: Literal) -> list[str]:
+    def _pass_on_rows(self, name: str, buffer: Int64Literal) -> list[str]:
         """Return the lines that send the rows of a stream to their destinations when an instant ends."""
         queues = self.goes_to.get(name, ())
         if not queues:
-            return [f"release_all(m, {buffer}, {Literal(ROW + 1 + self.widths[name])})"]
+            return [f"release_all(m, {buffer}, {Int64Literal(ROW + 1 + self.widths[name])})"]
         *copied, moved = queues
         counts = [f"passed += m[{buffer + 2}]"]
         if name in self.outputs:
@@ -156,7 +156,7 @@ PLACE_WORDS = 3
 """Words per section: its position among the input rows, and the instant up to which all is processed."""
 
 
-def places(sections: int) -> Int64Array:
+def create_positions(sections: int) -> Int64Array:
     """Return the initial `at` of `run`.
 
     It has `PLACE_WORDS` words for each section, then the timestamp bound of the sections, at first `NEXT`, and the
@@ -165,18 +165,18 @@ def places(sections: int) -> Int64Array:
     return np.array([*[0, BEFORE_ALL, 0] * sections, NEXT, 0], dtype=np.int64)
 
 
-def run_lines(sections: int) -> list[str]:
+def write_run_loop(sections: int) -> list[str]:
     """Return the loop that schedules the sections until all have reached `until`.
 
     The last section that lags behind its predecessor runs first. Therefore at most the rows that the predecessor passes
-    on in one turn wait for it. `at`: see `places`. `batch`: number of input rows per turn; it is extended to all rows
-    of the last one's timestamp.
+    on in one turn wait for it. `at`: see `create_positions`. `batch`: number of input rows per turn; it is extended to
+    all rows of the last one's timestamp.
     """
     bound, stop = f"at[{PLACE_WORDS * sections}]", f"at[{PLACE_WORDS * sections + 1}]"
     found = [f"{bound} = until", f"{stop} += batch", f"if {stop} < rows:"]
     found += [f"    while {stop} < rows and times[{stop}] == times[{stop} - 1]:", f"        {stop} += 1"]
     found += [f"    if {stop} < rows:", f"        {bound} = times[{stop} - 1]"]
-    body = [f"if {bound} == {Literal(NEXT)}:", *indented(1, found)]
+    body = [f"if {bound} == {Int64Literal(NEXT)}:", *indent_lines(1, found)]
     for number in reversed(range(sections)):
         place, time, epsilons = (f"at[{PLACE_WORDS * number + word}]" for word in range(PLACE_WORDS))
         before = (f"at[{PLACE_WORDS * (number - 1) + word}]" for word in (1, 2)) if number else (bound, f"{_LAST}")
@@ -186,5 +186,5 @@ def run_lines(sections: int) -> list[str]:
         body.append(f"{'if' if number == sections - 1 else 'elif'} {is_behind}:")
         body += [f"    {turn}({SHARED}, {_GIVEN}, {place}, {until}, {most}, limit)", "    if exceeded:"]
         body.append(f"        return {number}")
-    body += [f"elif {bound} == until:", f"    return {DONE}", "else:", f"    {bound} = {Literal(NEXT)}"]
-    return ["rows = times.size", f"while m[{GIVEN}] < {ROWS_AT_ONCE}:", *indented(1, body), f"return {MORE}"]
+    body += [f"elif {bound} == until:", f"    return {DONE}", "else:", f"    {bound} = {Int64Literal(NEXT)}"]
+    return ["rows = times.size", f"while m[{GIVEN}] < {ROWS_AT_ONCE}:", *indent_lines(1, body), f"return {MORE}"]

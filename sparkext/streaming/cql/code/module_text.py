@@ -46,10 +46,10 @@ from sparkext.kernels.indexes.nested_loop import Constant
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.expressions.number_types import INTEGERS
 from sparkext.streaming.cql.code.expressions import TextConstant, WordExpressions
-from sparkext.streaming.cql.code.joins import Join, sources_of
-from sparkext.streaming.cql.code.layout import ROW, Layout, Literal, order_of
-from sparkext.streaming.cql.code.loops import RUN, SECTION, SectionLines, run_lines
-from sparkext.streaming.cql.code.shared_lines import SHARED, all_of, indented
+from sparkext.streaming.cql.code.joins import JoinPlan, find_read_sources
+from sparkext.streaming.cql.code.layout import ROW, Int64Literal, Layout, order_of
+from sparkext.streaming.cql.code.loops import RUN, SECTION, SectionLines, write_run_loop
+from sparkext.streaming.cql.code.shared_lines import SHARED, indent_lines, write_drain_loop
 from sparkext.streaming.cql.code.windows import WindowLines
 from sparkext.streaming.cql.language.graph import Graph
 from sparkext.streaming.cql.language.queries import Aggregate, BoundQuery, Column, Input, Plan, SelectPlan, SetPlan
@@ -81,7 +81,7 @@ _SET_OPERATIONS = {
 
 
 @dataclass(frozen=True)
-class Code:
+class GeneratedModule:
     """A generated module, the constants that its functions take, and the positions of inputs, outputs and instants.
 
     `headers`: initial values of the header words. `places[stream]`: the index of a stream, and of its first column.
@@ -96,7 +96,9 @@ class Code:
     instants: tuple[int, ...]
 
 
-def code_of(graph: Graph, outputs: Sequence[str], *, serial: bool = False, together: bool = False) -> Code:
+def generate_module(
+    graph: Graph, outputs: Sequence[str], *, serial: bool = False, together: bool = False
+) -> GeneratedModule:
     """Generate the module for some outputs and the queries that they depend on.
 
     `serial`: rows of one timestamp are processed one at a time, each after all consequences of the row before it,
@@ -108,7 +110,7 @@ def code_of(graph: Graph, outputs: Sequence[str], *, serial: bool = False, toget
 
 
 @cache
-def _kernels() -> str:
+def _fingerprint_kernels() -> str:
     """Return a fingerprint of the arena kernels: the machine code of a module contains the machine code of kernels."""
     digest = hashlib.sha256()
     for path in sorted(Path(arena.__path__[0]).glob("*.py")):
@@ -123,7 +125,7 @@ _Sink = Callable[[str, str], list[str]]
 class _Writer:
     def __init__(self, graph: Graph, outputs: Sequence[str], sections: Sequence[Sequence[str]]) -> None:
         self._graph = graph
-        self._lines: list[str] = [f"# {_kernels()}", _IMPORTS.rstrip()]
+        self._lines: list[str] = [f"# {_fingerprint_kernels()}", _IMPORTS.rstrip()]
         self._layout = Layout()
         self._constants: list[Constant | TextConstant] = []
         self._numbers = {name: f"q{place}" for place, name in enumerate(graph.order)}
@@ -135,12 +137,12 @@ class _Writer:
             self._places[name] = place, first
             first += len(stream.columns)
         self._outputs = {name: self._layout.words(QUEUE_WORDS) for name in outputs}
-        self._sections = [self._section_of(names) for names in sections]
+        self._sections = [self._create_section(names) for names in sections]
         self._of = {name: section for names, section in zip(sections, self._sections, strict=True) for name in names}
         for names, section in zip(sections, self._sections, strict=True):
             self._connected(names, section)
 
-    def _section_of(self, names: Sequence[str]) -> SectionLines:
+    def _create_section(self, names: Sequence[str]) -> SectionLines:
         """Return a section of queries, with queues for the streams that they emit."""
         given = {read for name in names for read in self._graph.queries[name].reads() if read in self._graph.streams}
         streams = None if given == {*self._graph.streams} else sorted(self._places[name][0] for name in given)
@@ -174,20 +176,22 @@ class _Writer:
                     if read.name == name and read.window is None:
                         yield f"{self._numbers[reader]}_s{number}_in{place}"
 
-    def code(self, serial: bool) -> Code:
+    def code(self, serial: bool) -> GeneratedModule:
         for name in self._graph.order:
             query = self._graph.queries[name]
-            (self._recursive if query.recursive else self._query)(query)
+            (self._write_recursive if query.recursive else self._query)(query)
         self._function("begin", "m", "kernel")
         self._put(1, *(f"open_table(m, {table})" for table in self._layout.tables), "return")
         for place, section in enumerate(self._sections):
             self._function(f"section{place}", SECTION, "kernel")
             self._put(1, *section.lines(serial))
         self._function("run", RUN, "kernel")
-        self._put(1, *run_lines(len(self._sections)))
+        self._put(1, *write_run_loop(len(self._sections)))
         text = "\n".join(self._lines) + "\n"
         instants = tuple(section.instant for section in self._sections)
-        return Code(text, tuple(self._constants), self._layout.headers(), self._places, self._outputs, instants)
+        return GeneratedModule(
+            text, tuple(self._constants), self._layout.headers(), self._places, self._outputs, instants
+        )
 
     # Text
 
@@ -195,7 +199,7 @@ class _Writer:
         self._lines += ["", "", f"@{decorator}", f"def {name}({parameters}):"]
 
     def _put(self, depth: int, *lines: str) -> None:
-        self._lines += indented(depth, lines)
+        self._lines += indent_lines(depth, lines)
 
     # Queries
 
@@ -222,42 +226,42 @@ class _Writer:
             if plan.group is not None:
                 flushes.append(f"{name}_flush({SHARED})")
             for place, read in enumerate(plan.inputs):
-                self._windowed(self._of[query.name], read, f"{name}_in{place}", expires, adds)
+                self._add_window(self._of[query.name], read, f"{name}_in{place}", expires, adds)
 
         sink, emit = self._end(query)
         write_plan(query.plan, sink)
         self._of[query.name].work += [f"# {number}", *expires, *adds, *flushes, *emit]
 
-    def _windowed(self, section: SectionLines, read: Input, into: str, expires: list[str], adds: list[str]) -> None:
+    def _add_window(self, section: SectionLines, read: Input, into: str, expires: list[str], adds: list[str]) -> None:
         """Add the lines by which rows leave and enter the window of an input, if it has a window."""
         if read.window is not None:
             window = WindowLines(self._layout, read, into)
             section.firing += window.firing
             expires += window.expire
-            adds += self._adding(section, read, window)
+            adds += self._write_additions(section, read, window)
 
-    def _adding(self, section: SectionLines, read: Input, window: WindowLines) -> list[str]:
+    def _write_additions(self, section: SectionLines, read: Input, window: WindowLines) -> list[str]:
         """Return the lines that add the rows of a stream at this instant to a window."""
         if read.name not in self._graph.streams:
             lines = window.add(f"b + {ROW}")
-            return [f"b = m[{section.buffers[read.name]}]", "while b != 0:", *indented(1, lines), "    b = m[b]"]
+            return [f"b = m[{section.buffers[read.name]}]", "while b != 0:", *indent_lines(1, lines), "    b = m[b]"]
         stream, first = self._places[read.name]
         row = self._layout.words(1 + len(read.columns))
         given = [f"m[{row + 1 + k}] = x[{first + k}][i]" for k in range(len(read.columns))]
         lines = [f"m[{row}] = n[{stream}][i]", *given, *window.add(f"{row}")]
-        return ["for i in range(at, stop):", f"    if streams[i] == {stream}:", *indented(2, lines)]
+        return ["for i in range(at, stop):", f"    if streams[i] == {stream}:", *indent_lines(2, lines)]
 
     def _end(self, query: BoundQuery) -> tuple[_Sink, list[str]]:
         """Return the sink of a query's result rows, and the lines that emit its stream, if any, at an instant."""
         if query.operator is None:
             readers = self._readers[query.name]
             return lambda weight, row: [f"{reader}({SHARED}, {weight}, {row})" for reader in readers], []
-        width, table, orders = Literal(len(query.columns)), self._layout.table(), self._orders(query.columns)
+        width, table, orders = Int64Literal(len(query.columns)), self._layout.table(), self._orders(query.columns)
         section = self._of[query.name]
         queue = (section.buffers if query.delay is None else section.delays)[query.name]
         told = f"{width}, {orders}, s, d, {queue}, t + {query.delay or 0}, e + {int(query.delay == 0)}"
         if query.operator != "rstream":
-            changed, sign = self._layout.words(1), Literal(1 if query.operator == "istream" else -1)
+            changed, sign = self._layout.words(1), Int64Literal(1 if query.operator == "istream" else -1)
             emit = f"emit_changes(m, {table}, {changed}, {sign}, {told})"
             return (lambda weight, row: [f"note_change(m, {table}, {changed}, {weight}, {row}, {width})"]), [emit]
         index = self._layout.table()
@@ -273,7 +277,7 @@ class _Writer:
             emits = [f"if e == 0 and t % {query.period} == 0:", f"    {emit}", following]
         return (lambda weight, row: [f"keep_row(m, {table}, {index}, {weight}, {row}, {width})"]), emits
 
-    def _orders(self, columns: Sequence[Column]) -> Literal:
+    def _orders(self, columns: Sequence[Column]) -> Int64Literal:
         """Return the position of the comparison orders of a row's values."""
         return self._layout.words(len(columns), [order_of(column.type) for column in columns])
 
@@ -282,9 +286,9 @@ class _Writer:
         table = self._layout.table()
         return [self._side(op, side, table, columns, sink) for side, columns in enumerate(sides)]
 
-    def _side(self, op: int, side: int, table: Literal, columns: Sequence[Column], sink: _Sink) -> _Sink:
+    def _side(self, op: int, side: int, table: Int64Literal, columns: Sequence[Column], sink: _Sink) -> _Sink:
         """Return a sink that counts a row on one side, and passes on the change of its multiplicity in the result."""
-        row, width = self._layout.words(1 + len(columns)), Literal(len(columns))
+        row, width = self._layout.words(1 + len(columns)), Int64Literal(len(columns))
         doubles = [k for k, column in enumerate(columns) if order_of(column.type) == DOUBLE_ORDER]
 
         def lines(weight: str, taken: str) -> list[str]:
@@ -292,9 +296,9 @@ class _Writer:
             return [
                 f"copy_row(m, {taken}, {row}, {width})",
                 *(f"m[{row + 1 + k}] = normal(m[{row + 1 + k}])" for k in doubles),
-                f"{times} = count_side(m, {table}, {Literal(op)}, {Literal(side)}, {weight}, {row}, {width})",
+                f"{times} = count_side(m, {table}, {Int64Literal(op)}, {Int64Literal(side)}, {weight}, {row}, {width})",
                 f"if {times} != 0:",
-                *indented(1, sink(times, f"{row}")),
+                *indent_lines(1, sink(times, f"{row}")),
             ]
 
         return lines
@@ -303,13 +307,13 @@ class _Writer:
 
     def _select(self, name: str, plan: SelectPlan, sink: _Sink) -> None:
         """Write the functions that process a row of each input of a select."""
-        rows = _addresses(plan)
+        rows = _list_addresses(plan)
         if plan.group is not None:
             self._groups(name, plan, rows, sink)
         if len(plan.inputs) == 1:
             self._function(f"{name}_in0", f"{SHARED}, w, a0")
-            writer = _of_inputs(plan, self._constants)
-            depth = self._tested(1, writer, plan.where)
+            writer = _create_input_writer(plan, self._constants)
+            depth = self._write_conditions(1, writer, plan.where)
             if plan.group is None:
                 self._result(depth, writer, plan.outputs, sink)
             else:
@@ -318,9 +322,9 @@ class _Writer:
             return
         if plan.group is None:
             self._function(f"{name}_row", f"{SHARED}, w, {rows}")
-            self._result(1, _of_inputs(plan, self._constants), plan.outputs, sink)
+            self._result(1, _create_input_writer(plan, self._constants), plan.outputs, sink)
             self._put(1, "return")
-        join = Join(self._layout, plan)
+        join = JoinPlan(self._layout, plan)
         for source in range(len(plan.inputs)):
             self._input(name, plan, source, join)
 
@@ -332,13 +336,13 @@ class _Writer:
         self._stored(depth, row, words)
         self._put(depth, *sink("w", f"{row}"))
 
-    def _stored(self, depth: int, row: Literal, words: Sequence[tuple[str, str | None]]) -> None:
+    def _stored(self, depth: int, row: Int64Literal, words: Sequence[tuple[str, str | None]]) -> None:
         """Write the lines that store the words of a row."""
         bits = [f"(({null}) << {k})" for k, (_, null) in enumerate(words) if null is not None]
         self._put(depth, f"m[{row}] = {' | '.join(bits) or 0}")
         self._put(depth, *(f"m[{row + 1 + k}] = {word}" for k, (word, _) in enumerate(words)))
 
-    def _tested(self, depth: int, writer: WordExpressions, tests: Sequence[Expression]) -> int:
+    def _write_conditions(self, depth: int, writer: WordExpressions, tests: Sequence[Expression]) -> int:
         """Write conditions as nested ifs; return the indentation depth of their body."""
         for test in tests:
             step = writer.step(test)
@@ -347,27 +351,27 @@ class _Writer:
             depth += 1
         return depth
 
-    def _input(self, name: str, plan: SelectPlan, start: int, join: Join) -> None:
+    def _input(self, name: str, plan: SelectPlan, start: int, join: JoinPlan) -> None:
         """Write the function that stores or removes a row of an input, and passes on the resulting joined rows."""
         self._function(f"{name}_in{start}", f"{SHARED}, w, a{start}")
-        writer = _of_inputs(plan, self._constants)
+        writer = _create_input_writer(plan, self._constants)
         depth = self._kept(plan, start, join, writer)
         self._matched(depth, name, plan, start, join, writer)
         self._put(1, "return")
 
-    def _kept(self, plan: SelectPlan, start: int, join: Join, writer: WordExpressions) -> int:
+    def _kept(self, plan: SelectPlan, start: int, join: JoinPlan, writer: WordExpressions) -> int:
         """Write the lines that update the bag and the indexes of an input with the rows that pass the input's filters.
 
         Return the indentation depth of further code for these rows.
         """
-        depth = self._tested(1, writer, [test for test in plan.where if sources_of(test) <= {start}])
-        own, table, width = join.own(start), join.tables[start], Literal(len(plan.inputs[start].columns))
-        hashes = [_hash_of(writer, index.keys) for index in own]
+        depth = self._write_conditions(1, writer, [test for test in plan.where if find_read_sources(test) <= {start}])
+        own, table, width = join.own(start), join.tables[start], Int64Literal(len(plan.inputs[start].columns))
+        hashes = [_spell_hash(writer, index.keys) for index in own]
         self._put(depth, *writer.taken())
         at = join.row_at(start)
         self._put(depth, f"r = add_to_bag(m, {table}, w, a{start}, {width}, {at})", "if r > 0:")
         for index, hashed in zip(own, hashes, strict=True):
-            has_key = Literal(bool(index.keys))
+            has_key = Int64Literal(bool(index.keys))
             self._put(depth + 1, f"chain(m, {index.header}, r, {index.field}, {hashed}, {has_key})")
         self._put(depth + 1, *([] if own else ["pass"]))
         self._put(depth, "elif r < 0:")
@@ -376,14 +380,14 @@ class _Writer:
         return depth
 
     def _matched(
-        self, depth: int, name: str, plan: SelectPlan, start: int, join: Join, writer: WordExpressions
+        self, depth: int, name: str, plan: SelectPlan, start: int, join: JoinPlan, writer: WordExpressions
     ) -> None:
         """Write the lines that find the joined rows that contain a row of an input."""
         weight, after = "w", []
         for step in join.ways[start]:
             index = join.indexes[step.source][step.keys]
             record = f"r{step.source}"
-            hashed = _hash_of(writer, step.probes)
+            hashed = _spell_hash(writer, step.probes)
             self._put(depth, *writer.taken())
             self._put(depth, f"h{step.source} = {hashed}")
             bucket = f"m[{index.header}] + (h{step.source} & m[{index.header + 1}])"
@@ -395,27 +399,27 @@ class _Writer:
             self._put(depth, f"w{step.source} = {weight} * m[{record} + 2]")
             self._put(depth, f"a{step.source} = {record} + {join.row_at(step.source)}")
             weight = f"w{step.source}"
-            depth = self._tested(depth, writer, step.tests)
-        self._put(depth, f"{name}_row({SHARED}, {weight}, {_addresses(plan)})")
+            depth = self._write_conditions(depth, writer, step.tests)
+        self._put(depth, f"{name}_row({SHARED}, {weight}, {_list_addresses(plan)})")
         for at_depth, line in reversed(after):
             self._put(at_depth, line)
 
     # Fixpoints
 
-    def _recursive(self, query: BoundQuery) -> None:
+    def _write_recursive(self, query: BoundQuery) -> None:
         """Write a query that reads itself at the same instant: its result is the least fixpoint of its relation.
 
         Each input stores and queues its new rows. After all inputs have stored theirs, the queued rows are joined, and
         then, round by round, the rows derived from them. After a deletion all rows are derived again, because a row may
         support its own derivation.
         """
-        number, width = self._numbers[query.name], Literal(len(query.columns))
+        number, width = self._numbers[query.name], Int64Literal(len(query.columns))
         table, shrunk = self._layout.table(), self._layout.words(1)
         new, round_, gone = (self._layout.words(QUEUE_WORDS) for _ in range(3))
         readers = [reader for reader in self._readers[query.name] if not reader.startswith(f"{number}_")]
 
         def follow(weight: str, row: str) -> list[str]:
-            kept = f"append(m, {new}, queued(m, {Literal(0)}, {Literal(0)}, {row}, {width}))"
+            kept = f"append(m, {new}, queued(m, {Int64Literal(0)}, {Int64Literal(0)}, {row}, {width}))"
             return [kept, *(f"{reader}({SHARED}, {weight}, {row})" for reader in readers)]
 
         sink = self._side(DISTINCT, 0, table, query.columns, follow)
@@ -428,36 +432,38 @@ class _Writer:
         for place, select in enumerate(query.selects()):
             name = f"{number}_s{place}"
             own = [source for source, read in enumerate(select.inputs) if read.name == query.name]
-            join = Join(self._layout, select)
+            join = JoinPlan(self._layout, select)
             if not own:
                 join.index(0, ())
-            self._function(f"{name}_row", f"{SHARED}, w, {_addresses(select)}")
-            self._result(1, _of_inputs(select, self._constants), select.outputs, sink)
+            self._function(f"{name}_row", f"{SHARED}, w, {_list_addresses(select)}")
+            self._result(1, _create_input_writer(select, self._constants), select.outputs, sink)
             self._put(1, "return")
             for source, read in enumerate(select.inputs):
                 self._function(f"{name}_match{source}", f"{SHARED}, w, a{source}")
-                self._matched(1, name, select, source, join, _of_inputs(select, self._constants))
+                self._matched(1, name, select, source, join, _create_input_writer(select, self._constants))
                 self._put(1, "return")
                 self._function(f"{name}_in{source}", f"{SHARED}, w, a{source}")
-                depth = self._kept(select, source, join, _of_inputs(select, self._constants))
-                columns, at = Literal(len(read.columns)), join.row_at(source)
+                depth = self._kept(select, source, join, _create_input_writer(select, self._constants))
+                columns, at = Int64Literal(len(read.columns)), join.row_at(source)
                 if source in own:
                     self._put(depth, f"{name}_match{source}({SHARED}, w, a{source})")
-                    rounds.append(f"{name}_in{source}({SHARED}, {Literal(1)}, r + {ROW})")
+                    rounds.append(f"{name}_in{source}({SHARED}, {Int64Literal(1)}, r + {ROW})")
                     clears += [f"empty_chains(m, {index.header})" for index in join.own(source)]
                     clears.append(f"empty_bag(m, {join.tables[source]}, {columns}, {at})")
                 else:
                     waiting = self._layout.words(QUEUE_WORDS)
-                    entered = f"append(m, {waiting}, queued(m, {Literal(0)}, {Literal(0)}, a{source}, {columns}))"
+                    entered = (
+                        f"append(m, {waiting}, queued(m, {Int64Literal(0)}, {Int64Literal(0)}, a{source}, {columns}))"
+                    )
                     self._put(depth, "if w < 0:", f"    m[{shrunk}] = 1", "else:", f"    {entered}")
-                    clears.append(f"release_all(m, {waiting}, {Literal(ROW + 1 + columns)})")
-                    matched = f"{name}_match{source}({SHARED}, {Literal(1)}, r + {ROW})"
-                    follows += all_of(waiting, [matched, f"release_queued(m, r, {columns})"])
-                    self._windowed(self._of[query.name], read, f"{name}_in{source}", expires, adds)
+                    clears.append(f"release_all(m, {waiting}, {Int64Literal(ROW + 1 + columns)})")
+                    matched = f"{name}_match{source}({SHARED}, {Int64Literal(1)}, r + {ROW})"
+                    follows += write_drain_loop(waiting, [matched, f"release_queued(m, r, {columns})"])
+                    self._add_window(self._of[query.name], read, f"{name}_in{source}", expires, adds)
                 self._put(1, "return")
             if not own:
                 index = join.index(0, ())
-                matched = f"{name}_match0({SHARED}, {Literal(1)}, b + {join.row_at(0)})"
+                matched = f"{name}_match0({SHARED}, {Int64Literal(1)}, b + {join.row_at(0)})"
                 lines = [
                     f"b = m[m[{index.header}]]",
                     "while b != 0:",
@@ -465,16 +471,19 @@ class _Writer:
                     f"    b = m[b + {index.field}]",
                 ]
                 derives += lines
-        left = [f"{reader}({SHARED}, {Literal(-1)}, r + {ROW})" for reader in readers]
-        goes = [f"take_rows(m, {table}, {width}, {gone})", *all_of(gone, [*left, f"release_queued(m, r, {width})"])]
+        left = [f"{reader}({SHARED}, {Int64Literal(-1)}, r + {ROW})" for reader in readers]
+        goes = [
+            f"take_rows(m, {table}, {width}, {gone})",
+            *write_drain_loop(gone, [*left, f"release_queued(m, r, {width})"]),
+        ]
         anew = [f"m[{shrunk}] = 0", *goes, *clears, *derives]
-        one = all_of(round_, [*rounds, f"release_queued(m, r, {width})"])
+        one = write_drain_loop(round_, [*rounds, f"release_queued(m, r, {width})"])
         too_many = ["if rounds > limit:", "    return at, t, e, True"]
         following = ["rounds += 1", *too_many, f"move_all(m, {new}, {round_})", *one]
         work = self._of[query.name].work
         work += [f"# {number}", *expires, *adds]
-        work += [f"if m[{shrunk}] != 0:", *indented(1, anew), "else:", *indented(1, follows or ["pass"])]
-        work += ["rounds = 0", f"while m[{new}] != 0:", *indented(1, following)]
+        work += [f"if m[{shrunk}] != 0:", *indent_lines(1, anew), "else:", *indent_lines(1, follows or ["pass"])]
+        work += ["rounds = 0", f"while m[{new}] != 0:", *indent_lines(1, following)]
 
     # Groups
 
@@ -484,19 +493,19 @@ class _Writer:
         The result is the row that the group emitted last: the key and the aggregates.
         """
         assert plan.group is not None, "there are groups"
-        width, made = Literal(len(plan.group)), len(plan.aggregates)
+        width, made = Int64Literal(len(plan.group)), len(plan.aggregates)
         given, row = self._layout.words(1 + width + made), self._layout.words(1 + width)
-        result, key = 5, Literal(6 + width + made)
+        result, key = 5, Int64Literal(6 + width + made)
         states, words = [], key + 1 + width
         for aggregate in plan.aggregates:
             states.append(words)
-            words += _state_words(aggregate)
-        words = Literal(words)
+            words += _count_state_words(aggregate)
+        words = Int64Literal(words)
         table, changed = self._layout.table(), self._layout.words(1)
         aggregates = [*zip(range(made), plan.aggregates, states, strict=True)]
         # Adds a row of the join to its group: evaluates the keys and the arguments of the aggregates.
         self._function(f"{name}_row", f"{SHARED}, w, {rows}")
-        writer = _of_inputs(plan, self._constants)
+        writer = _create_input_writer(plan, self._constants)
         by = [writer.key(one) for one in plan.group]
         of = [None if one.argument is None else writer.word(one.argument) for one in plan.aggregates]
         self._put(1, *writer.taken())
@@ -517,15 +526,15 @@ class _Writer:
             self._aggregate(given, width + j, aggregate, at)
         differs = "".join(f" or m[r + {result + k}] != m[{given + k}]" for k in range(1 + width + made))
         self._put(2, f"if m[r + 4] == 0 or not is_there{differs}:")
-        self._put(3, "if m[r + 4] != 0:", f"    {name}_post({SHARED}, {Literal(-1)}, r + {result})")
+        self._put(3, "if m[r + 4] != 0:", f"    {name}_post({SHARED}, {Int64Literal(-1)}, r + {result})")
         self._put(3, "if is_there:", "    m[r + 4] = 1")
-        self._put(4, f"copy_row(m, {given}, r + {result}, {Literal(width + made)})")
-        self._put(4, f"{name}_post({SHARED}, {Literal(1)}, r + {result})")
+        self._put(4, f"copy_row(m, {given}, r + {result}, {Int64Literal(width + made)})")
+        self._put(4, f"{name}_post({SHARED}, {Int64Literal(1)}, r + {result})")
         self._put(2, "if not is_there:", f"    unlink(m, {table}, r)", f"    release(m, r, {words})", "r = following")
         self._put(1, "return")
         self._function(f"{name}_post", f"{SHARED}, w, a0")
         writer = WordExpressions(lambda source, place: True, self._constants)
-        depth = self._tested(1, writer, [] if plan.having is None else [plan.having])
+        depth = self._write_conditions(1, writer, [] if plan.having is None else [plan.having])
         self._result(depth, writer, plan.outputs, sink)
         self._put(1, "return")
 
@@ -552,7 +561,7 @@ class _Writer:
             self._put(depth, f"add_exactly(m, r + {at}, double_of({word}), {weight})")
             self._put(depth, f"m[r + {at + SUM_WORDS}] += {weight}")
 
-    def _aggregate(self, row: Literal, place: int, aggregate: Aggregate, at: int) -> None:
+    def _aggregate(self, row: Int64Literal, place: int, aggregate: Aggregate, at: int) -> None:
         """Write the lines that store the result of an aggregate as value `place` of a row."""
         word = f"m[{row + 1 + place}]"
         kind = None if aggregate.argument is None else aggregate.argument.type
@@ -577,15 +586,15 @@ class _Writer:
         self._put(2, "else:", f"    {word} = 0", f"    m[{row}] |= 1 << {place}")
 
 
-def _addresses(plan: SelectPlan) -> str:
+def _list_addresses(plan: SelectPlan) -> str:
     return ", ".join(f"a{source}" for source in range(len(plan.inputs)))
 
 
-def _of_inputs(plan: SelectPlan, constants: list[Constant | TextConstant]) -> WordExpressions:
+def _create_input_writer(plan: SelectPlan, constants: list[Constant | TextConstant]) -> WordExpressions:
     return WordExpressions(lambda source, place: plan.inputs[source].columns[place].nullable, constants)
 
 
-def _hash_of(writer: WordExpressions, keys: Sequence[Expression]) -> str:
+def _spell_hash(writer: WordExpressions, keys: Sequence[Expression]) -> str:
     hashed = "np.int64(0)"
     for key in keys:
         word, _ = writer.key(key)
@@ -593,7 +602,7 @@ def _hash_of(writer: WordExpressions, keys: Sequence[Expression]) -> str:
     return hashed
 
 
-def _state_words(aggregate: Aggregate) -> int:
+def _count_state_words(aggregate: Aggregate) -> int:
     if aggregate.argument is None:
         return 0
     if aggregate.function in ("min", "max"):

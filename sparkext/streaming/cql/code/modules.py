@@ -23,9 +23,9 @@ from types import ModuleType
 
 import numba
 
-from sparkext.kernels.runtime.local_folder import private_folder
+from sparkext.kernels.runtime.local_folder import create_private_folder
 from sparkext.storage.container import private_file
-from sparkext.storage.last_used import LastUsed
+from sparkext.storage.last_used import LruCache
 from sparkext.storage.local_folder import local_folder
 
 MOST_BYTES = 128 << 20
@@ -38,31 +38,31 @@ LOADING_SECONDS = 3600
 """Modules loaded within this time are not removed: processes may still be compiling them."""
 
 _PREFIX = "sparkext_cql_"
-_modules: LastUsed[str, ModuleType] = LastUsed(MOST_MODULES)
+_modules: LruCache[str, ModuleType] = LruCache(MOST_MODULES)
 _lock = Lock()
 
 
-def module_of(text: str) -> ModuleType:
+def load_module(text: str) -> ModuleType:
     """Return the module with a source text."""
     name = f"{_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     with _lock:
         module = _modules.get(name)
         if module is None:
-            module = _modules[name] = _loaded(name, text)
+            module = _modules[name] = _execute_source(name, text)
             for other in [other for other in sys.modules if other.startswith(_PREFIX) and other not in _modules]:
                 del sys.modules[other]
     return module
 
 
-def _loaded(name: str, text: str) -> ModuleType:
-    path = _stored(_folder(), name, text)
+def _execute_source(name: str, text: str) -> ModuleType:
+    path = _write_source(_open_cache_folder(), name, text)
     module = ModuleType(name)
     sys.modules[name] = module  # cached machine code looks up its functions there
     exec(compile(text, path, "exec"), module.__dict__)
     return module
 
 
-def _folder() -> Path:
+def _open_cache_folder() -> Path:
     """Return this user's private, persistent cache folder, or else one that Spark deletes with the executor."""
     try:
         base = Path(
@@ -70,17 +70,17 @@ def _folder() -> Path:
             or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "sparkext"
         )
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = private_folder(base / "cql")
+        folder = create_private_folder(base / "cql")
         if os.access(folder, os.W_OK | os.X_OK):
             return folder
     except (OSError, RuntimeError):  # the folder is not writable, or the user has no home
         pass
-    return private_folder(local_folder() / "cql")
+    return create_private_folder(local_folder() / "cql")
 
 
-def _stored(folder: Path, name: str, text: str) -> Path:
+def _write_source(folder: Path, name: str, text: str) -> Path:
     """Write the source unless it exists, and return its path."""
-    own = private_folder(folder / name)
+    own = create_private_folder(folder / name)
     path = own / f"{name}.py"
     os.utime(own)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -92,31 +92,31 @@ def _stored(folder: Path, name: str, text: str) -> Path:
 
 def _evict(folder: Path) -> None:
     """Remove the least recently loaded modules until the rest take at most `MOST_BYTES`."""
-    entries = sorted((_loaded_at(own), own) for own in folder.iterdir())
-    sizes = {own: _bytes(_parts(own)) for _, own in entries}
+    entries = sorted((_read_load_time(own), own) for own in folder.iterdir())
+    sizes = {own: _measure_folders(_list_module_folders(own)) for _, own in entries}
     total = sum(sizes.values())
     for loaded, own in entries:
         if total <= MOST_BYTES or loaded > time.time() - LOADING_SECONDS:
             break
-        for part in _parts(own):
+        for part in _list_module_folders(own):
             shutil.rmtree(part, ignore_errors=True)
         total -= sizes[own]
 
 
-def _parts(own: Path) -> list[Path]:
+def _list_module_folders(own: Path) -> list[Path]:
     """Return the folders of a module, at most two: its own folder, and the folder of its machine code."""
     elsewhere = Path(numba.config.CACHE_DIR).glob(f"{own.name}_*") if numba.config.CACHE_DIR else ()
     return [own, *elsewhere]
 
 
-def _loaded_at(own: Path) -> float:
+def _read_load_time(own: Path) -> float:
     try:
         return own.stat().st_mtime
     except FileNotFoundError:  # another process has removed it
         return 0.0
 
 
-def _bytes(folders: Sequence[Path]) -> int:
+def _measure_folders(folders: Sequence[Path]) -> int:
     total = 0
     for folder in folders:
         for parent, _, names in os.walk(folder):

@@ -45,18 +45,18 @@ def read_state(stored: bytes) -> tuple[Int64Array, pa.Array]:
             row = reader.read_next_batch()
         row.validate(full=True)
     except (pa.ArrowException, OSError, StopIteration, ValueError) as error:
-        raise _refused(str(error)) from error
+        raise _create_state_error(str(error)) from error
     if row.schema != _COLUMNS or row.num_rows != 1 or any(column.null_count for column in row.columns):
-        raise _refused("it has other columns")
+        raise _create_state_error("it has other columns")
     arena, texts = (column[0].values for column in row.columns)
     if header != {"format": _FORMAT, "words": len(arena), "texts": len(texts)}:
-        raise _refused(f"its header is {header}")
+        raise _create_state_error(f"its header is {header}")
     if arena.null_count or not len(arena) or arena[0].as_py() != len(arena):
-        raise _refused("its words do not begin with their number")
+        raise _create_state_error("its words do not begin with their number")
     return np.asarray(arena), texts
 
 
-def _refused(problem: str) -> StateError:
+def _create_state_error(problem: str) -> StateError:
     return StateError(
         f"the state of continuous queries cannot be read: {problem}. Restore the checkpoint, or begin with another"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sparkext.kernels.arena.queues import QUEUE_WORDS
 from sparkext.kernels.arena.words import DOUBLE_ORDER
-from sparkext.streaming.cql.code.layout import EPSILONS, ROW, TIME, Layout, Literal, order_of
-from sparkext.streaming.cql.code.shared_lines import SHARED, fires, first_ones, indented
+from sparkext.streaming.cql.code.layout import EPSILONS, ROW, TIME, Int64Literal, Layout, order_of
+from sparkext.streaming.cql.code.shared_lines import SHARED, indent_lines, write_due_check, write_pop_loop
 from sparkext.streaming.cql.language.queries import Input
 
 
@@ -16,30 +16,30 @@ class WindowLines:
         """Bind it to `into`, the function that takes inserted and deleted rows."""
         assert read.window is not None, "streams have one"
         self._layout, self._read, self._into = layout, read, into
-        self._window, self._width = read.window, Literal(len(read.columns))
+        self._window, self._width = read.window, Int64Literal(len(read.columns))
         self._queue, self._waiting = layout.words(QUEUE_WORDS), layout.words(QUEUE_WORDS)
         self.firing: list[str] = []
         self.expire: list[str] = []
         if read.window.kind in ("now", "range"):
             (self._slides if read.window.slide else self._ends)()
 
-    def _comes(self, row: str) -> str:
-        return f"{self._into}({SHARED}, {Literal(1)}, {row})"
+    def _write_insertion(self, row: str) -> str:
+        return f"{self._into}({SHARED}, {Int64Literal(1)}, {row})"
 
-    def _goes(self) -> list[str]:
-        return [f"{self._into}({SHARED}, {Literal(-1)}, r + {ROW})", f"release_queued(m, r, {self._width})"]
+    def _write_deletion(self) -> list[str]:
+        return [f"{self._into}({SHARED}, {Int64Literal(-1)}, r + {ROW})", f"release_queued(m, r, {self._width})"]
 
     def add(self, row: str) -> list[str]:
         """Return the lines that add a row."""
         record, queue, waiting = f"queued(m, t, e, {row}, {self._width})", self._queue, self._waiting
         slide = self._window.slide
         if self._window.kind == "unbounded":
-            return [self._comes(row)]
+            return [self._write_insertion(row)]
         if self._window.kind == "rows":
             return self._add_counted(row, record)
         if not slide:
-            return [f"append(m, {queue}, {record})", self._comes(row)]
-        enters = [f"if t % {slide} == 0:", f"    append(m, {queue}, {record})", f"    {self._comes(row)}"]
+            return [f"append(m, {queue}, {record})", self._write_insertion(row)]
+        enters = [f"if t % {slide} == 0:", f"    append(m, {queue}, {record})", f"    {self._write_insertion(row)}"]
         return [*enters, "else:", f"    append(m, {waiting}, {record})"]
 
     def _add_counted(self, row: str, record: str) -> list[str]:
@@ -48,14 +48,17 @@ class WindowLines:
         amount, slide = self._window.amount, self._window.slide
         if not slide:
             lines, part = self._part(row)
-            leaves = [f"if m[q + 2] == {amount}:", *indented(1, ["r = pop(m, q)", *self._goes()])]
-            return [*lines, f"q = {part}", *leaves, f"append(m, q, {record})", self._comes(row)]
+            leaves = [f"if m[q + 2] == {amount}:", *indent_lines(1, ["r = pop(m, q)", *self._write_deletion()])]
+            return [*lines, f"q = {part}", *leaves, f"append(m, q, {record})", self._write_insertion(row)]
         both = f"m[{queue + 2}] + m[{waiting + 2}] > {amount}"
-        leaves = [f"while m[{queue}] != 0 and {both}:", *indented(1, [f"r = pop(m, {queue})", *self._goes()])]
+        leaves = [
+            f"while m[{queue}] != 0 and {both}:",
+            *indent_lines(1, [f"r = pop(m, {queue})", *self._write_deletion()]),
+        ]
         skipped = [f"while {both}:", f"    release_queued(m, pop(m, {waiting}), {self._width})"]
-        enters = [f"r = m[{waiting}]", "while r != 0:", f"    {self._comes(f'r + {ROW}')}", "    r = m[r]"]
+        enters = [f"r = m[{waiting}]", "while r != 0:", f"    {self._write_insertion(f'r + {ROW}')}", "    r = m[r]"]
         slides = [*leaves, *skipped, *enters, f"move_all(m, {waiting}, {queue})"]
-        return [f"append(m, {waiting}, {record})", f"if m[{waiting + 2}] == {slide}:", *indented(1, slides)]
+        return [f"append(m, {waiting}, {record})", f"if m[{waiting + 2}] == {slide}:", *indent_lines(1, slides)]
 
     def _part(self, row: str) -> tuple[list[str], str]:
         """Return the lines that find the queue of a row's PARTITION BY group, and the name of this queue."""
@@ -69,21 +72,26 @@ class WindowLines:
             word = f"m[{row} + {1 + place}]"
             is_double = order_of(self._read.columns[place].type) == DOUBLE_ORDER
             lines.append(f"m[{key + 1 + k}] = {f'normal({word})' if is_double else word}")
-        return lines, f"part_of(m, {table}, {key}, {Literal(len(places))})"
+        return lines, f"part_of(m, {table}, {key}, {Int64Literal(len(places))})"
 
     def _ends(self) -> None:
         """Write windows without a slide: rows leave when their time has passed."""
         end, epsilons = f"m[f + {TIME}] + {self._window.amount}", f"m[f + {EPSILONS}]"
-        self.firing = fires(self._queue, end, f"{epsilons} + 1")
-        self.expire = first_ones(self._queue, f"{end} > t or ({end} == t and {epsilons} >= e)", self._goes())
+        self.firing = write_due_check(self._queue, end, f"{epsilons} + 1")
+        self.expire = write_pop_loop(
+            self._queue, f"{end} > t or ({end} == t and {epsilons} >= e)", self._write_deletion()
+        )
 
     def _slides(self) -> None:
         """Write windows with a slide: rows enter and leave at multiples of the slide."""
         amount, slide = self._window.amount, self._window.slide
         begin, end = f"-(-m[f + {TIME}] // {slide}) * {slide}", f"((m[f + {TIME}] + {amount}) // {slide} + 1) * {slide}"
-        self.firing = [*fires(self._waiting, begin, "np.int64(0)"), *fires(self._queue, end, "np.int64(0)")]
+        self.firing = [
+            *write_due_check(self._waiting, begin, "np.int64(0)"),
+            *write_due_check(self._queue, end, "np.int64(0)"),
+        ]
         is_over = f"if m[r + {TIME}] < t // {slide} * {slide} - {amount}:"
-        enters = [f"    append(m, {self._queue}, r)", f"    {self._comes(f'r + {ROW}')}"]
+        enters = [f"    append(m, {self._queue}, r)", f"    {self._write_insertion(f'r + {ROW}')}"]
         lines = [is_over, f"    release_queued(m, r, {self._width})", "else:", *enters]
-        leaving = first_ones(self._queue, f"{end} > t", self._goes())
-        self.expire = [*leaving, *first_ones(self._waiting, f"{begin} > t", lines)]
+        leaving = write_pop_loop(self._queue, f"{end} > t", self._write_deletion())
+        self.expire = [*leaving, *write_pop_loop(self._waiting, f"{begin} > t", lines)]

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparkext.plans.expressions.expression import Expression
-from sparkext.streaming.cql.language.formulas import Formulas, GroupScope, Invalid, RowScope, Typed, coerced, conjuncts
+from sparkext.streaming.cql.language.formulas import (
+    BindingError,
+    FormulaTranslator,
+    GroupScope,
+    RowScope,
+    TypedExpression,
+    require_type,
+    split_conjunction,
+)
 from sparkext.streaming.cql.language.problems import CqlProblems
 from sparkext.streaming.cql.language.queries import (
     MOST_COLUMNS,
@@ -30,11 +38,11 @@ from sparkext.streaming.cql.language.syntax import (
     Select,
     Source,
 )
-from sparkext.streaming.cql.language.types import BOOL, TYPE_NAMES, common_type, parse_type, spell_type
+from sparkext.streaming.cql.language.types import BOOL, TYPE_NAMES, parse_type, spell_type, unify_types
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundProgram:
     """All streams and queries of a program by name, in the order of registration."""
 
     streams: Mapping[str, BoundStream]
@@ -42,7 +50,7 @@ class Bound:
     program: Program
 
 
-def bind(program: Program) -> Bound:
+def bind(program: Program) -> BoundProgram:
     """Resolve all names.
 
     Queries may read each other, so columns are derived repeatedly until nothing changes. While the columns of one
@@ -55,12 +63,12 @@ def bind(program: Program) -> Bound:
     """
     problems: list[tuple[Position | None, str]] = []
     _check_names(program, problems)
-    streams = {stream.name: _stream(stream, problems) for stream in program.streams}
+    streams = {stream.name: _bind_stream(stream, problems) for stream in program.streams}
     if problems:
         raise CqlProblems(problems)
-    known = {name.lower(): _Known(name, True, stream.columns, True) for name, stream in streams.items()}
+    known = {name.lower(): _RegisteredName(name, True, stream.columns, True) for name, stream in streams.items()}
     for query in program.queries:
-        known[query.name.lower()] = _Known(query.name, query.operator is not None, None)
+        known[query.name.lower()] = _RegisteredName(query.name, query.operator is not None, None)
     changed = True
     while changed:
         changed = False
@@ -68,28 +76,28 @@ def bind(program: Program) -> Bound:
             was = known[query.name.lower()]
             try:
                 columns = _Binder(known, partly=True).plan(query.relation).columns
-            except (Invalid, _Unknown):
+            except (BindingError, _UnknownColumnsError):
                 continue
-            now = replace(was, columns=columns if was.columns is None else _widened(was.columns, columns))
+            now = replace(was, columns=columns if was.columns is None else _widen_columns(was.columns, columns))
             changed |= now != was
             known[query.name.lower()] = now
     queries = {}
     for query in program.queries:
         try:
-            queries[query.name] = _bound(query, known)
-        except Invalid as error:
+            queries[query.name] = _bind_query(query, known)
+        except BindingError as error:
             problems.append((error.at, error.text))
-        except _Unknown as error:
+        except _UnknownColumnsError as error:
             problems.append((error.at, f"the columns of {error.name} are not known: it is made of nothing but itself"))
     if problems:
         raise CqlProblems(problems)
     complete = {name: known[name.lower()].columns or () for name in streams}
     bound = {name: replace(stream, columns=complete[name]) for name, stream in streams.items()}
-    return Bound(bound, queries, program)
+    return BoundProgram(bound, queries, program)
 
 
 @dataclass(frozen=True)
-class _Known:
+class _RegisteredName:
     """A registered name. `columns`: None until they are found. `is_registered`: by REGISTER STREAM."""
 
     name: str
@@ -98,7 +106,7 @@ class _Known:
     is_registered: bool = False
 
 
-class _Unknown(Exception):
+class _UnknownColumnsError(Exception):
     """The columns of a query have not been found yet."""
 
     def __init__(self, name: str, at: Position) -> None:
@@ -115,7 +123,7 @@ def _check_names(program: Program, problems: list[tuple[Position | None, str]]) 
         seen.setdefault(one.name.lower(), one.at)
 
 
-def _stream(stream: RegisteredStream, problems: list[tuple[Position | None, str]]) -> BoundStream:
+def _bind_stream(stream: RegisteredStream, problems: list[tuple[Position | None, str]]) -> BoundStream:
     columns: list[Column] = []
     for one in stream.columns:
         kind = parse_type(one.type)
@@ -133,27 +141,27 @@ def _stream(stream: RegisteredStream, problems: list[tuple[Position | None, str]
     return BoundStream(stream.name, tuple(columns))
 
 
-def _widened(left: tuple[Column, ...], right: tuple[Column, ...]) -> tuple[Column, ...]:
+def _widen_columns(left: tuple[Column, ...], right: tuple[Column, ...]) -> tuple[Column, ...]:
     """Return columns that hold the values of both sides, if such types exist; mismatches are reported later."""
     if len(left) != len(right):
         return left
     return tuple(
-        Column(one.name, common_type(one.type, two.type) or one.type, one.nullable or two.nullable)
+        Column(one.name, unify_types(one.type, two.type) or one.type, one.nullable or two.nullable)
         for one, two in zip(left, right, strict=True)
     )
 
 
-def _bound(query: RegisteredQuery, known: dict[str, _Known]) -> BoundQuery:
+def _bind_query(query: RegisteredQuery, known: dict[str, _RegisteredName]) -> BoundQuery:
     plan = _Binder(known, partly=False).plan(query.relation)
     found = known[query.name.lower()].columns
     assert found is not None, "a plan that can be made has columns"
     names = [one.name.lower() for one in found]
     double = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if double is not None:
-        raise Invalid(query.at, f"two columns of {query.name} are named {double}: give one another name with AS")
+        raise BindingError(query.at, f"two columns of {query.name} are named {double}: give one another name with AS")
     for one, two in zip(found, plan.columns, strict=True):
         if one.type != two.type:
-            raise Invalid(
+            raise BindingError(
                 query.at,
                 f"column {one.name} of {query.name} is {spell_type(two.type)} in one place and"
                 f" {spell_type(one.type)} in another: see CAST",
@@ -164,7 +172,7 @@ def _bound(query: RegisteredQuery, known: dict[str, _Known]) -> BoundQuery:
 class _Binder:
     """Binds relations. `partly`: omit branches of set operations whose columns are still unknown."""
 
-    def __init__(self, known: dict[str, _Known], *, partly: bool) -> None:
+    def __init__(self, known: dict[str, _RegisteredName], *, partly: bool) -> None:
         self._known, self._partly = known, partly
 
     def plan(self, relation: Relation) -> Plan:
@@ -173,13 +181,13 @@ class _Binder:
             return self._select(relation)
         try:
             left: Plan | None = self.plan(relation.left)
-        except _Unknown:
+        except _UnknownColumnsError:
             if not self._partly:
                 raise
             left = None
         try:
             right: Plan | None = self.plan(relation.right)
-        except _Unknown:
+        except _UnknownColumnsError:
             if left is None or not self._partly:
                 raise
             return left
@@ -187,15 +195,15 @@ class _Binder:
         if left is None:
             return right
         if len(left.columns) != len(right.columns):
-            raise Invalid(
+            raise BindingError(
                 relation.at,
                 f"{relation.op.upper()} of {len(left.columns)} columns and {len(right.columns)}",
             )
         columns = []
         for one, two in zip(left.columns, right.columns, strict=True):
-            kind = common_type(one.type, two.type)
+            kind = unify_types(one.type, two.type)
             if kind is None:
-                raise Invalid(
+                raise BindingError(
                     relation.at,
                     f"{relation.op.upper()} of column {one.name}, {spell_type(one.type)}, with {two.name},"
                     f" {spell_type(two.type)}",
@@ -210,45 +218,45 @@ class _Binder:
         aliases = [source.alias for source in select.sources]
         for place, source in enumerate(select.sources):
             if source.alias.lower() in [alias.lower() for alias in aliases[:place]]:
-                raise Invalid(source.at, f"two sources are called {source.alias}: give one another name with AS")
+                raise BindingError(source.at, f"two sources are called {source.alias}: give one another name with AS")
         columns_read = [one.columns for one in inputs]
         rows = RowScope(aliases, columns_read, lambda source, made: self._place(select.sources[source], made))
-        formulas = Formulas(rows)
+        formulas = FormulaTranslator(rows)
         where = []
         for condition in select.where:
-            for part in conjuncts(condition):
-                where.append(coerced(formulas.typed(part), BOOL, part.at, "a condition"))
+            for part in split_conjunction(condition):
+                where.append(require_type(formulas.translate_formula(part), BOOL, part.at, "a condition"))
         named = self._items(select.items, rows)
         is_grouped = (
             bool(select.group)
             or select.having is not None
-            or any(item.formula is not None and GroupScope.aggregates_in(item.formula) for item in named)
+            or any(item.formula is not None and GroupScope.has_aggregate(item.formula) for item in named)
         )
         scope = rows
         group: tuple[Expression, ...] | None = None
         if is_grouped:
-            keys = [formulas.typed(formula) for formula in select.group]
+            keys = [formulas.translate_formula(formula) for formula in select.group]
             untyped = next((f for f, key in zip(select.group, keys, strict=True) if key.type is None), None)
             if untyped is not None:
-                raise Invalid(untyped.at, "rows are grouped by NULL")
+                raise BindingError(untyped.at, "rows are grouped by NULL")
             scope = GroupScope(rows, keys)
             group = tuple(key.known for key in keys)
-        formulas = Formulas(scope)
+        formulas = FormulaTranslator(scope)
         outputs, columns = [], []
         for place, item in enumerate(named):
             assert item.formula is not None, "stars are columns by now"
-            typed = formulas.typed(item.formula)
+            typed = formulas.translate_formula(item.formula)
             if typed.type is None:
-                raise Invalid(item.at, "a column of NULL has no type: see CAST")
+                raise BindingError(item.at, "a column of NULL has no type: see CAST")
             outputs.append(typed.known)
             columns.append(Column(item.alias or f"c{place + 1}", typed.type, typed.nullable))
         having = None
         if select.having is not None:
-            having = coerced(formulas.typed(select.having), BOOL, select.having.at, "HAVING")
+            having = require_type(formulas.translate_formula(select.having), BOOL, select.having.at, "HAVING")
         aggregates = tuple(scope.aggregates) if isinstance(scope, GroupScope) else ()
         for values, what in ((len(outputs), "columns"), (len(group or ()) + len(aggregates), "keys and aggregates")):
             if values > MOST_COLUMNS:
-                raise Invalid(select.at, f"{values} {what}: expected {MOST_COLUMNS} at most")
+                raise BindingError(select.at, f"{values} {what}: expected {MOST_COLUMNS} at most")
         inputs = tuple(replace(one, columns=self._known[one.name.lower()].columns or ()) for one in inputs)
         return SelectPlan(
             inputs, tuple(where), group, aggregates, having, tuple(outputs), select.distinct, tuple(columns)
@@ -262,7 +270,7 @@ class _Binder:
         if computed not in known.columns:
             if len(known.columns) == MOST_COLUMNS:
                 what = f"columns and what is computed of them: expected {MOST_COLUMNS} at most"
-                raise Invalid(read.at, f"{known.name} has more than {MOST_COLUMNS} {what}")
+                raise BindingError(read.at, f"{known.name} has more than {MOST_COLUMNS} {what}")
             self._known[read.name.lower()] = replace(known, columns=(*known.columns, computed))
         columns = self._known[read.name.lower()].columns or ()
         return columns.index(computed)
@@ -277,7 +285,7 @@ class _Binder:
                 continue
             names = rows.names(item.of)
             if not names:
-                raise Invalid(item.at, f"there is no source {item.of}, only {', '.join(rows.aliases)}")
+                raise BindingError(item.at, f"there is no source {item.of}, only {', '.join(rows.aliases)}")
             found += [Item(Name(of, name, item.at), name, None, item.at) for of, name in names]
         return found
 
@@ -285,13 +293,15 @@ class _Binder:
         known = self._known.get(source.name.lower())
         if known is None:
             names = ", ".join(one.name for one in self._known.values())
-            raise Invalid(source.at, f"nothing is registered as {source.name}, but {names}")
+            raise BindingError(source.at, f"nothing is registered as {source.name}, but {names}")
         if known.is_stream and source.window is None:
-            raise Invalid(source.at, f"{known.name} is a stream: it needs a window, [Now] or [Range …] or [Rows …]")
+            raise BindingError(
+                source.at, f"{known.name} is a stream: it needs a window, [Now] or [Range …] or [Rows …]"
+            )
         if not known.is_stream and source.window is not None:
-            raise Invalid(source.window.at, f"{known.name} is a relation: only streams have windows")
+            raise BindingError(source.window.at, f"{known.name} is a relation: only streams have windows")
         if known.columns is None:
-            raise _Unknown(known.name, source.at)
+            raise _UnknownColumnsError(known.name, source.at)
         if source.window is None:
             return Input(known.name, None, known.columns)
         scope = RowScope([source.alias], [known.columns])
@@ -306,7 +316,7 @@ def _cast(plan: Plan, columns: tuple[Column, ...]) -> Plan:
     if isinstance(plan, SetPlan):
         return replace(plan, left=_cast(plan.left, columns), right=_cast(plan.right, columns), columns=typed)
     outputs = tuple(
-        Typed(output, own.type, own.nullable).cast(wanted.type)
+        TypedExpression(output, own.type, own.nullable).cast(wanted.type)
         for output, own, wanted in zip(plan.outputs, plan.columns, columns, strict=True)
     )
     return replace(plan, outputs=outputs, columns=typed)

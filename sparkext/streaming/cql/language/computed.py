@@ -33,25 +33,31 @@ class Signature:
         return ", ".join([*self.takes[: self.least], *(f"[{one}]" for one in self.takes[self.least :])])
 
 
-def _of(*takes: str, returns: KeyType, least: int | None = None) -> Signature:
+def _create_signature(*takes: str, returns: KeyType, least: int | None = None) -> Signature:
     return Signature(takes, returns, len(takes) if least is None else least)
 
 
 SIGNATURES: Mapping[str, Signature] = {
-    **dict.fromkeys(("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "initcap"), _of(TEXT, returns=STRING)),
-    "concat": _of(*(TEXT,) * _MANY, returns=STRING, least=1),
-    **dict.fromkeys(("substring", "substr"), _of(TEXT, NUMBER, NUMBER, returns=STRING, least=2)),
-    **dict.fromkeys(("left", "right"), _of(TEXT, NUMBER, returns=STRING)),
-    **dict.fromkeys(("lpad", "rpad"), _of(TEXT, NUMBER, TEXT, returns=STRING, least=2)),
-    **dict.fromkeys(("replace", "regexp_replace"), _of(TEXT, TEXT, TEXT, returns=STRING)),
-    "regexp_extract": _of(TEXT, TEXT, NUMBER, returns=STRING, least=2),
-    "split_part": _of(TEXT, TEXT, NUMBER, returns=STRING),
-    "length": _of(TEXT, returns=INT),
-    "instr": _of(TEXT, TEXT, returns=INT),
-    **dict.fromkeys(("like", "rlike", "startswith", "endswith", "contains"), _of(TEXT, TEXT, returns=BOOL)),
-    **dict.fromkeys(("year", "quarter", "month", "day", "dayofweek", "dayofyear"), _of(TIME, returns=INT)),
-    **dict.fromkeys(("hour", "minute", "second"), _of(MOMENT, returns=INT)),
-    "date_trunc": _of(TEXT, MOMENT, returns=TIMESTAMP),
+    **dict.fromkeys(
+        ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "initcap"), _create_signature(TEXT, returns=STRING)
+    ),
+    "concat": _create_signature(*(TEXT,) * _MANY, returns=STRING, least=1),
+    **dict.fromkeys(("substring", "substr"), _create_signature(TEXT, NUMBER, NUMBER, returns=STRING, least=2)),
+    **dict.fromkeys(("left", "right"), _create_signature(TEXT, NUMBER, returns=STRING)),
+    **dict.fromkeys(("lpad", "rpad"), _create_signature(TEXT, NUMBER, TEXT, returns=STRING, least=2)),
+    **dict.fromkeys(("replace", "regexp_replace"), _create_signature(TEXT, TEXT, TEXT, returns=STRING)),
+    "regexp_extract": _create_signature(TEXT, TEXT, NUMBER, returns=STRING, least=2),
+    "split_part": _create_signature(TEXT, TEXT, NUMBER, returns=STRING),
+    "length": _create_signature(TEXT, returns=INT),
+    "instr": _create_signature(TEXT, TEXT, returns=INT),
+    **dict.fromkeys(
+        ("like", "rlike", "startswith", "endswith", "contains"), _create_signature(TEXT, TEXT, returns=BOOL)
+    ),
+    **dict.fromkeys(
+        ("year", "quarter", "month", "day", "dayofweek", "dayofyear"), _create_signature(TIME, returns=INT)
+    ),
+    **dict.fromkeys(("hour", "minute", "second"), _create_signature(MOMENT, returns=INT)),
+    "date_trunc": _create_signature(TEXT, MOMENT, returns=TIMESTAMP),
 }
 
 
@@ -79,28 +85,28 @@ def is_constant(formula: Formula) -> bool:
 _NOWHERE = Position(0, 0)
 
 
-def placeless(formula: Formula, names: Mapping[Name, str]) -> Formula:
+def strip_positions(formula: Formula, names: Mapping[Name, str]) -> Formula:
     """Return a call without positions, with the registered names of columns, so that equal calls are equal."""
     if isinstance(formula, Name):
         return Name(None, names[formula], _NOWHERE)
     if isinstance(formula, Call | Operation):
-        return replace(formula, args=tuple(placeless(part, names) for part in formula.args), at=_NOWHERE)
+        return replace(formula, args=tuple(strip_positions(part, names) for part in formula.args), at=_NOWHERE)
     return replace(formula, at=_NOWHERE)
 
 
-def spelled(formula: Formula) -> str:
+def spell_formula(formula: Formula) -> str:
     """Spell a call as an unambiguous name of its computed column."""
     if isinstance(formula, Call):
-        return f"{formula.function}({', '.join(map(spelled, formula.args))})"
+        return f"{formula.function}({', '.join(map(spell_formula, formula.args))})"
     if isinstance(formula, Operation):
-        return f"-{spelled(formula.args[0])}"
+        return f"-{spell_formula(formula.args[0])}"
     if isinstance(formula, Constant):
-        return _spelled_constant(formula)
+        return _spell_constant(formula)
     name = str(formula)
     return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
 
 
-def _spelled_constant(constant: Constant) -> str:
+def _spell_constant(constant: Constant) -> str:
     if constant.kind in ("integer", "double", "null"):
         return constant.text or "NULL"
     quoted = "'" + constant.text.replace("'", "''") + "'"

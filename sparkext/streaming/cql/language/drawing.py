@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 
 from sparkext.streaming.cql.language.graph import Graph
-from sparkext.streaming.cql.language.queries import spelled_delay
+from sparkext.streaming.cql.language.queries import spell_delay
 
 _WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN = 170, 40, 40, 46, 70
 _STREAM, _QUERY, _CYCLE = "#2f80d0", "#808080", "#c8640c"
@@ -38,9 +38,9 @@ class Drawing:
         return self.svg
 
 
-def drawing(graph: Graph) -> Drawing:
+def draw_graph(graph: Graph) -> Drawing:
     """Draw streams (blue), queries with their positions, cycles (orange), and delays (dashed, with their length)."""
-    layers = _layers(graph)
+    layers = _assign_layers(graph)
     widest = max(map(len, layers))
     places = {
         name: (
@@ -54,29 +54,31 @@ def drawing(graph: Graph) -> Drawing:
     tip = f"sparkext-cql-{hashlib.sha256(repr(graph.queries).encode()).hexdigest()[:12]}"
     width = 2 * _MARGIN + widest * (_WIDTH + _ACROSS) - _ACROSS
     height = 40 + len(layers) * (_HEIGHT + _DOWN) - _DOWN
-    edges = [_edge(graph, read, name, places, tip) for name, query in graph.queries.items() for read in query.reads()]
+    edges = [
+        _draw_edge(graph, read, name, places, tip) for name, query in graph.queries.items() for read in query.reads()
+    ]
     parts = [f'<g mask="url(#{tip}-mask)">{"".join(edges)}</g>']
     for name, (x, y) in places.items():
         color = _STREAM if name in graph.streams else _CYCLE if name in on_cycles else _QUERY
         look = f'fill="{color}" fill-opacity=".12" stroke="{color}"'
         parts.append(f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" {look}/>')
         number = f"{graph.order.index(name) + 1}. " if name in graph.queries else ""
-        parts.append(_text(x + _WIDTH / 2, y + 17, number + name))
-        parts.append(_text(x + _WIDTH / 2, y + 32, _said(graph, name), 11))
+        parts.append(_draw_text(x + _WIDTH / 2, y + 17, number + name))
+        parts.append(_draw_text(x + _WIDTH / 2, y + 32, _describe_node(graph, name), 11))
     title = f"<title>Queries {escape(', '.join(graph.order))}</title>"
     return Drawing(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="sparkext-cql" viewBox="0 0 {width} {height}" width="{width}"'
         f' role="img" font-family="sans-serif" fill="currentColor">{title}{_STYLE}'
-        f"{_definitions(tip, width, height, places)}{''.join(parts)}</svg>"
+        f"{_write_definitions(tip, width, height, places)}{''.join(parts)}</svg>"
     )
 
 
-def _text(x: float, y: float, words: str, size: int = 13) -> str:
+def _draw_text(x: float, y: float, words: str, size: int = 13) -> str:
     soft = ' opacity=".75"' if size < 13 else ""
     return f'<text x="{x}" y="{y}" text-anchor="middle" font-size="{size}"{soft}>{escape(words)}</text>'
 
 
-def _definitions(name: str, width: float, height: float, places: Mapping[str, tuple[float, float]]) -> str:
+def _write_definitions(name: str, width: float, height: float, places: Mapping[str, tuple[float, float]]) -> str:
     """Return the tip of all arrows, and the mask that hides arrows within boxes, which are translucent.
 
     `name`: the drawing's own name, so that drawings in one page have different ids.
@@ -91,7 +93,7 @@ def _definitions(name: str, width: float, height: float, places: Mapping[str, tu
     )
 
 
-def _said(graph: Graph, name: str) -> str:
+def _describe_node(graph: Graph, name: str) -> str:
     if name in graph.streams:
         return "stream"
     query = graph.queries[name]
@@ -99,7 +101,7 @@ def _said(graph: Graph, name: str) -> str:
     return made + ("" if graph.is_monotone(name) else ", not monotone")
 
 
-def _layers(graph: Graph) -> list[list[str]]:
+def _assign_layers(graph: Graph) -> list[list[str]]:
     """Return layers: streams first, each query below all streams and queries that it reads at the same instant."""
     depth = dict.fromkeys(graph.streams, 0)
     for name in graph.order:
@@ -111,7 +113,7 @@ def _layers(graph: Graph) -> list[list[str]]:
     return layers
 
 
-def _edge(graph: Graph, read: str, name: str, places: Mapping[str, tuple[float, float]], tip: str) -> str:
+def _draw_edge(graph: Graph, read: str, name: str, places: Mapping[str, tuple[float, float]], tip: str) -> str:
     (x, y), (to_x, to_y) = places[read], places[name]
     start, end = x + _WIDTH / 2, to_x + _WIDTH / 2
     if to_y > y:
@@ -128,4 +130,4 @@ def _edge(graph: Graph, read: str, name: str, places: Mapping[str, tuple[float, 
     line = f'<path d="{path}" fill="none" marker-end="url(#{tip})" stroke='
     if delay is None:
         return f'{line}"{_QUERY}"/>'
-    return f'{line}"{_CYCLE}" stroke-dasharray="5 3"/>{_text(*middle, spelled_delay(delay), 11)}'
+    return f'{line}"{_CYCLE}" stroke-dasharray="5 3"/>{_draw_text(*middle, spell_delay(delay), 11)}'

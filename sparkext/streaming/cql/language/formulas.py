@@ -9,7 +9,14 @@ from datetime import date, datetime, timedelta, timezone
 from sparkext.plans.expressions.expression import Expression, column, condition, literal
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.expressions.number_types import FLOATS, INTEGERS
-from sparkext.streaming.cql.language.computed import SIGNATURES, is_computed, is_constant, placeless, spelled, takes
+from sparkext.streaming.cql.language.computed import (
+    SIGNATURES,
+    is_computed,
+    is_constant,
+    spell_formula,
+    strip_positions,
+    takes,
+)
 from sparkext.streaming.cql.language.queries import Aggregate, Column
 from sparkext.streaming.cql.language.syntax import Call, Case, Cast, Constant, Formula, Name, Operation, Position
 from sparkext.streaming.cql.language.types import (
@@ -21,10 +28,10 @@ from sparkext.streaming.cql.language.types import (
     STRING,
     TIMESTAMP,
     TYPE_NAMES,
-    common_type,
     is_number,
     parse_type,
     spell_type,
+    unify_types,
 )
 
 AGGREGATES = ("count", "sum", "avg", "min", "max")
@@ -43,7 +50,7 @@ FUNCTIONS = {
 """Functions of single rows, with their minimum and maximum numbers of arguments (None: unlimited)."""
 
 
-class Invalid(Exception):
+class BindingError(Exception):
     """A query is invalid."""
 
     def __init__(self, at: Position, text: str) -> None:
@@ -52,7 +59,7 @@ class Invalid(Exception):
 
 
 @dataclass(frozen=True)
-class Typed:
+class TypedExpression:
     """An expression and its type; both are None for a NULL of any type."""
 
     expression: Expression | None
@@ -112,132 +119,134 @@ class RowScope:
             return found[0]
         if found:
             sources = ", ".join(self.aliases[source] for source, _ in found)
-            raise Invalid(name.at, f"column {name} is one of {sources}: say which")
+            raise BindingError(name.at, f"column {name} is one of {sources}: say which")
         if name.of is not None and name.of.lower() not in [alias.lower() for alias in self.aliases]:
-            raise Invalid(name.at, f"there is no source {name.of}, only {', '.join(self.aliases)}")
+            raise BindingError(name.at, f"there is no source {name.of}, only {', '.join(self.aliases)}")
         there = ", ".join(f"{alias}.{one}" for alias, one in self.names(name.of))
-        raise Invalid(name.at, f"there is no column {name}, only {there}")
+        raise BindingError(name.at, f"there is no column {name}, only {there}")
 
-    def special(self, formula: Formula) -> Typed | None:
+    def resolve_special(self, formula: Formula) -> TypedExpression | None:
         """Return the expression of a formula that the scope itself resolves; None if it depends only on its parts."""
         if isinstance(formula, Name):
             source, place = self.place(formula)
             found = self._columns[source][place]
-            return Typed(column(source, place, found.type), found.type, found.nullable)
+            return TypedExpression(column(source, place, found.type), found.type, found.nullable)
         if isinstance(formula, Call) and formula.function in AGGREGATES:
-            raise Invalid(formula.at, f"{formula.function.upper()} is an aggregate, which has no place here")
+            raise BindingError(formula.at, f"{formula.function.upper()} is an aggregate, which has no place here")
         if isinstance(formula, Call) and is_computed(formula):
             return self._computed(formula)
         return None
 
-    def _computed(self, call: Call) -> Typed:
+    def _computed(self, call: Call) -> TypedExpression:
         """Return the computed column for a call of a function of texts or times, which is added to its source."""
         kind = self._computed_type(call)
         called = call.function.upper()
-        names = [part for part in parts_of(call) if isinstance(part, Name)]
+        names = [part for part in walk_formula(call) if isinstance(part, Name)]
         places = {name: self.place(name) for name in names}
         sources = {source for source, _ in places.values()}
         if len(sources) != 1:
-            raise Invalid(call.at, f"{called} of columns of {len(sources)} sources: expected those of one stream")
+            raise BindingError(call.at, f"{called} of columns of {len(sources)} sources: expected those of one stream")
         (source,) = sources
         registered = {name: self._columns[source][place].name for name, (_, place) in places.items()}
-        formula = placeless(call, registered)
-        found = Column(spelled(formula), kind, True, formula)
+        formula = strip_positions(call, registered)
+        found = Column(spell_formula(formula), kind, True, formula)
         place = None if self._compute is None else self._compute(source, found)
         if place is None:
-            raise Invalid(
+            raise BindingError(
                 call.at,
                 f"{called} of columns of {self.aliases[source]}, which is no registered stream: it is computed where"
                 " rows come in, so call it where such a stream is read",
             )
-        return Typed(column(source, place, kind), kind, True)
+        return TypedExpression(column(source, place, kind), kind, True)
 
     def _computed_type(self, call: Call) -> KeyType:
         """Return the type of a call's result."""
         signature, args, called = SIGNATURES[call.function], call.args, call.function.upper()
         is_called = not (call.star or call.distinct) and signature.least <= len(args) <= len(signature.takes)
         if not is_called:
-            raise Invalid(call.at, f"{called} takes {signature.expected}")
+            raise BindingError(call.at, f"{called} takes {signature.expected}")
         for wanted, argument in zip(signature.takes, args, strict=False):
             if isinstance(argument, Call) and is_computed(argument):
                 given: KeyType | None = self._computed_type(argument)
             elif isinstance(argument, Name) or is_constant(argument):
-                given = Formulas(self).typed(argument).type
+                given = FormulaTranslator(self).translate_formula(argument).type
             else:
-                raise Invalid(
+                raise BindingError(
                     argument.at,
                     f"{called} is computed where rows come in, of columns, constants and such calls: not of a formula",
                 )
             if not takes(wanted, given):
-                raise Invalid(argument.at, f"{called} takes {signature.expected}, not {spell_type(given or STRING)}")
+                raise BindingError(
+                    argument.at, f"{called} takes {signature.expected}, not {spell_type(given or STRING)}"
+                )
         return signature.returns
 
 
 class GroupScope(RowScope):
     """The columns of groups: the grouping columns, and the aggregates, which it collects."""
 
-    def __init__(self, rows: RowScope, keys: Sequence[Typed]) -> None:
+    def __init__(self, rows: RowScope, keys: Sequence[TypedExpression]) -> None:
         """Bind it to the grouping expressions."""
         super().__init__(rows.aliases, rows._columns)
-        self._rows, self._keys = Formulas(rows), list(keys)
+        self._rows, self._keys = FormulaTranslator(rows), list(keys)
         self.aggregates: list[Aggregate] = []
 
     @staticmethod
-    def aggregates_in(formula: Formula) -> bool:
+    def has_aggregate(formula: Formula) -> bool:
         """Whether a formula contains an aggregate."""
-        return any(isinstance(part, Call) and part.function in AGGREGATES for part in parts_of(formula))
+        return any(isinstance(part, Call) and part.function in AGGREGATES for part in walk_formula(formula))
 
-    def special(self, formula: Formula) -> Typed | None:
+    def resolve_special(self, formula: Formula) -> TypedExpression | None:
         """See `RowScope`."""
         if isinstance(formula, Call) and formula.function in AGGREGATES:
             return self._aggregate(formula)
-        if not self.aggregates_in(formula) and not isinstance(formula, Constant):
-            typed = self._rows.typed(formula)
+        if not self.has_aggregate(formula) and not isinstance(formula, Constant):
+            typed = self._rows.translate_formula(formula)
             for place, key in enumerate(self._keys):
                 if key.expression == typed.expression and typed.type is not None:
-                    return Typed(column(0, place, typed.type), typed.type, typed.nullable)
+                    return TypedExpression(column(0, place, typed.type), typed.type, typed.nullable)
             if isinstance(formula, Name):
-                raise Invalid(formula.at, f"column {formula} is neither in GROUP BY nor in an aggregate")
+                raise BindingError(formula.at, f"column {formula} is neither in GROUP BY nor in an aggregate")
         return None
 
-    def _aggregate(self, call: Call) -> Typed:
+    def _aggregate(self, call: Call) -> TypedExpression:
         name = call.function
         if call.star:
             if name != "count":
-                raise Invalid(call.at, f"{name.upper()}(*): only COUNT counts rows")
-            return self._placed(Aggregate("count", None, False, LONG), False)
+                raise BindingError(call.at, f"{name.upper()}(*): only COUNT counts rows")
+            return self._add_aggregate(Aggregate("count", None, False, LONG), False)
         if len(call.args) != 1:
-            raise Invalid(call.at, f"{name.upper()} of {len(call.args)} arguments: expected one")
-        value = self._rows.typed(call.args[0])
+            raise BindingError(call.at, f"{name.upper()} of {len(call.args)} arguments: expected one")
+        value = self._rows.translate_formula(call.args[0])
         if value.type is None:
-            raise Invalid(call.at, f"{name.upper()} of NULL")
+            raise BindingError(call.at, f"{name.upper()} of NULL")
         kind, nullable = value.type, value.nullable
         if name == "count":
             kind, nullable = LONG, False
         elif name in ("sum", "avg"):
             if not is_number(value.type):
-                raise Invalid(call.at, f"{name.upper()} of {spell_type(value.type)}: expected a number")
+                raise BindingError(call.at, f"{name.upper()} of {spell_type(value.type)}: expected a number")
             is_whole = value.type.name in INTEGERS
             kind = LONG if is_whole and name == "sum" else DOUBLE
             nullable |= is_whole  # a sum of integers may not fit
         distinct = call.distinct and name not in ("min", "max")
-        return self._placed(Aggregate(name, value.known, distinct, kind), nullable)
+        return self._add_aggregate(Aggregate(name, value.known, distinct, kind), nullable)
 
-    def _placed(self, aggregate: Aggregate, nullable: bool) -> Typed:
+    def _add_aggregate(self, aggregate: Aggregate, nullable: bool) -> TypedExpression:
         if aggregate not in self.aggregates:
             self.aggregates.append(aggregate)
         place = len(self._keys) + self.aggregates.index(aggregate)
-        return Typed(column(0, place, aggregate.type), aggregate.type, nullable)
+        return TypedExpression(column(0, place, aggregate.type), aggregate.type, nullable)
 
 
-class Formulas:
+class FormulaTranslator:
     """Turns formulas into expressions over the columns of a scope."""
 
     def __init__(self, scope: RowScope) -> None:
         """Bind it to the scope."""
         self._scope = scope
 
-    def typed(self, formula: Formula) -> Typed:
+    def translate_formula(self, formula: Formula) -> TypedExpression:
         """Return the expression of a formula, and its type.
 
         Raises
@@ -245,11 +254,11 @@ class Formulas:
         Invalid
             The formula is not valid in this scope.
         """
-        special = self._scope.special(formula)
+        special = self._scope.resolve_special(formula)
         if special is not None:
             return special
         if isinstance(formula, Constant):
-            return constant(formula)
+            return translate_constant(formula)
         if isinstance(formula, Operation):
             return self._operation(formula)
         if isinstance(formula, Case):
@@ -259,127 +268,139 @@ class Formulas:
         assert isinstance(formula, Call), "names are the scope's"
         return self._call(formula)
 
-    def _operation(self, node: Operation) -> Typed:
-        args = [self.typed(argument) for argument in node.args]
+    def _operation(self, node: Operation) -> TypedExpression:
+        args = [self.translate_formula(argument) for argument in node.args]
         if node.op in ("and", "or", "not"):
-            given = [coerced(one, BOOL, part.at, node.op.upper()) for one, part in zip(args, node.args, strict=True)]
-            return Typed(condition(node.op, *given), BOOL, any(one.nullable for one in args))
+            given = [
+                require_type(one, BOOL, part.at, node.op.upper()) for one, part in zip(args, node.args, strict=True)
+            ]
+            return TypedExpression(condition(node.op, *given), BOOL, any(one.nullable for one in args))
         if node.op == "is_null":
             (only,) = args
-            return Typed(literal("true", BOOL) if only.type is None else condition("is_null", only.known), BOOL, False)
+            return TypedExpression(
+                literal("true", BOOL) if only.type is None else condition("is_null", only.known), BOOL, False
+            )
         if node.op == "negate":
             (only,) = args
             kind = self._number(only, node)
             if only.known.op == "literal" and only.known.text is not None:
-                return _literal_of(f"-{only.known.text}", kind, node.at)
-            return Typed(Expression("negate", kind, (only.known,), checked=True), kind, _may_overflow(only))
+                return _create_numeric_literal(f"-{only.known.text}", kind, node.at)
+            return TypedExpression(Expression("negate", kind, (only.known,), checked=True), kind, _may_overflow(only))
         if node.op in ("+", "-", "*", "/", "%"):
             return self._arithmetic(node.op, args, node)
         return self._compared(node, args)
 
-    def _number(self, value: Typed, node: Formula) -> KeyType:
+    def _number(self, value: TypedExpression, node: Formula) -> KeyType:
         if value.type is None or not is_number(value.type):
             said = "NULL" if value.type is None else spell_type(value.type)
-            raise Invalid(node.at, f"{_said(node)} of {said}: expected a number")
+            raise BindingError(node.at, f"{_name_operator(node)} of {said}: expected a number")
         return value.type
 
-    def _arithmetic(self, op: str, args: Sequence[Typed], node: Formula) -> Typed:
+    def _arithmetic(self, op: str, args: Sequence[TypedExpression], node: Formula) -> TypedExpression:
         left, right = (self._number(one, node) for one in args)
-        kind = DOUBLE if op == "/" else common_type(left, right)
+        kind = DOUBLE if op == "/" else unify_types(left, right)
         assert kind is not None, "of numbers there is one"
         made = Expression(op, kind, tuple(one.cast(kind) for one in args), checked=True)
         is_safe = kind.name in FLOATS and op not in ("/", "%")
-        return Typed(made, kind, not is_safe or any(one.nullable for one in args))
+        return TypedExpression(made, kind, not is_safe or any(one.nullable for one in args))
 
-    def _compared(self, node: Operation, args: Sequence[Typed]) -> Typed:
+    def _compared(self, node: Operation, args: Sequence[TypedExpression]) -> TypedExpression:
         kind = self._common(args, node)
         given = tuple(one.cast(kind) for one in args)
         nullable = node.op != "<=>" and any(one.nullable for one in args)
         if node.op == "<>":
-            return Typed(condition("not", condition("=", *given)), BOOL, nullable)
-        return Typed(condition(node.op, *given), BOOL, nullable)
+            return TypedExpression(condition("not", condition("=", *given)), BOOL, nullable)
+        return TypedExpression(condition(node.op, *given), BOOL, nullable)
 
-    def _common(self, args: Sequence[Typed], node: Formula) -> KeyType:
+    def _common(self, args: Sequence[TypedExpression], node: Formula) -> KeyType:
         """Return the common type of all values."""
         kind: KeyType | None = None
         for one in args:
             if one.type is None:
                 continue
-            common = one.type if kind is None else common_type(kind, one.type)
+            common = one.type if kind is None else unify_types(kind, one.type)
             if common is None:
                 assert kind is not None, "there is one that does not fit"
-                raise Invalid(node.at, f"{_said(node)} of {spell_type(kind)} and {spell_type(one.type)}: see CAST")
+                raise BindingError(
+                    node.at, f"{_name_operator(node)} of {spell_type(kind)} and {spell_type(one.type)}: see CAST"
+                )
             kind = common
         if kind is None:
-            raise Invalid(node.at, f"{_said(node)} of nothing but NULL")
+            raise BindingError(node.at, f"{_name_operator(node)} of nothing but NULL")
         return kind
 
-    def _case(self, node: Case) -> Typed:
-        values = [self.typed(value) for _, value in node.branches]
-        otherwise = Typed(None, None, True) if node.otherwise is None else self.typed(node.otherwise)
+    def _case(self, node: Case) -> TypedExpression:
+        values = [self.translate_formula(value) for _, value in node.branches]
+        otherwise = (
+            TypedExpression(None, None, True) if node.otherwise is None else self.translate_formula(node.otherwise)
+        )
         kind = self._common([*values, otherwise], node)
         made = otherwise.cast(kind)
         for (when, _), value in reversed([*zip(node.branches, values, strict=True)]):
-            holds = coerced(self.typed(when), BOOL, when.at, "WHEN")
+            holds = require_type(self.translate_formula(when), BOOL, when.at, "WHEN")
             made = Expression("if", kind, (holds, value.cast(kind), made))
-        return Typed(made, kind, any(one.nullable for one in [*values, otherwise]))
+        return TypedExpression(made, kind, any(one.nullable for one in [*values, otherwise]))
 
-    def _cast(self, node: Cast) -> Typed:
-        value, kind = self.typed(node.value), parse_type(node.type)
+    def _cast(self, node: Cast) -> TypedExpression:
+        value, kind = self.translate_formula(node.value), parse_type(node.type)
         if kind is None:
-            raise Invalid(node.at, f"there is no type {node.type}, expected one of {' '.join(TYPE_NAMES)}")
+            raise BindingError(node.at, f"there is no type {node.type}, expected one of {' '.join(TYPE_NAMES)}")
         if value.type is None:
-            return Typed(literal(None, kind), kind, True)
+            return TypedExpression(literal(None, kind), kind, True)
         if value.type == kind:
             return value
         fits = value.type.name in INTEGERS and is_number(kind)
         if not fits and not (value.type.name in FLOATS and kind.name in FLOATS):
-            raise Invalid(node.at, f"there is no CAST of {spell_type(value.type)} to {spell_type(kind)}")
-        return Typed(value.cast(kind), kind, value.nullable)
+            raise BindingError(node.at, f"there is no CAST of {spell_type(value.type)} to {spell_type(kind)}")
+        return TypedExpression(value.cast(kind), kind, value.nullable)
 
-    def _call(self, node: Call) -> Typed:
+    def _call(self, node: Call) -> TypedExpression:
         if is_computed(node):
-            raise Invalid(node.at, f"{node.function.upper()} has no place behind GROUP BY: group by it")
+            raise BindingError(node.at, f"{node.function.upper()} has no place behind GROUP BY: group by it")
         if node.function not in FUNCTIONS:
             names = " ".join([*AGGREGATES, *FUNCTIONS, *SIGNATURES])
-            raise Invalid(node.at, f"there is no function {node.function}, expected one of {names}")
+            raise BindingError(node.at, f"there is no function {node.function}, expected one of {names}")
         least, most = FUNCTIONS[node.function]
         if node.star or node.distinct or not least <= len(node.args) <= (most or len(node.args)):
-            raise Invalid(node.at, f"{node.function.upper()} takes {least if most == least else f'{least} or more'}")
-        args = [self.typed(argument) for argument in node.args]
+            raise BindingError(
+                node.at, f"{node.function.upper()} takes {least if most == least else f'{least} or more'}"
+            )
+        args = [self.translate_formula(argument) for argument in node.args]
         if node.function == "mod":
             return self._arithmetic("%", args, node)
         if node.function == "abs":
             kind = self._number(args[0], node)
-            return Typed(Expression("abs", kind, (args[0].known,), checked=True), kind, _may_overflow(args[0]))
+            return TypedExpression(
+                Expression("abs", kind, (args[0].known,), checked=True), kind, _may_overflow(args[0])
+            )
         if node.function == "sqrt":
             self._number(args[0], node)
-            return Typed(Expression("sqrt", DOUBLE, (args[0].cast(DOUBLE),)), DOUBLE, args[0].nullable)
+            return TypedExpression(Expression("sqrt", DOUBLE, (args[0].cast(DOUBLE),)), DOUBLE, args[0].nullable)
         if node.function == "if":
             test, *values = args
             kind = self._common(values, node)
-            holds = coerced(test, BOOL, node.args[0].at, "IF")
+            holds = require_type(test, BOOL, node.args[0].at, "IF")
             made = Expression("if", kind, (holds, *(one.cast(kind) for one in values)))
-            return Typed(made, kind, any(one.nullable for one in values))
+            return TypedExpression(made, kind, any(one.nullable for one in values))
         kind = self._common(args, node)
         given = tuple(one.cast(kind) for one in args)
         if node.function == "nullif":
             equal = condition("=", *given)
-            return Typed(Expression("if", kind, (equal, literal(None, kind), given[0])), kind, True)
+            return TypedExpression(Expression("if", kind, (equal, literal(None, kind), given[0])), kind, True)
         op = "coalesce" if node.function in ("ifnull", "nvl") else node.function
-        return Typed(Expression(op, kind, given), kind, all(one.nullable for one in args))
+        return TypedExpression(Expression(op, kind, given), kind, all(one.nullable for one in args))
 
 
-def conjuncts(formula: Formula) -> Iterator[Formula]:
+def split_conjunction(formula: Formula) -> Iterator[Formula]:
     """Yield the operands of a conjunction."""
     if isinstance(formula, Operation) and formula.op == "and":
         for part in formula.args:
-            yield from conjuncts(part)
+            yield from split_conjunction(part)
     else:
         yield formula
 
 
-def parts_of(formula: Formula) -> Iterator[Formula]:
+def walk_formula(formula: Formula) -> Iterator[Formula]:
     """Yield a formula and all of its parts, recursively."""
     yield formula
     inner: Sequence[Formula | None] = ()
@@ -391,21 +412,21 @@ def parts_of(formula: Formula) -> Iterator[Formula]:
         inner = [formula.value]
     for part in inner:
         if part is not None:
-            yield from parts_of(part)
+            yield from walk_formula(part)
 
 
-def coerced(value: Typed, kind: KeyType, at: Position, what: str) -> Expression:
+def require_type(value: TypedExpression, kind: KeyType, at: Position, what: str) -> Expression:
     """Return the expression of a value that must have a certain type."""
     if value.type is not None and value.type != kind:
-        raise Invalid(at, f"{what} of {spell_type(value.type)}: expected {spell_type(kind)}")
+        raise BindingError(at, f"{what} of {spell_type(value.type)}: expected {spell_type(kind)}")
     return value.cast(kind)
 
 
-def _may_overflow(value: Typed) -> bool:
+def _may_overflow(value: TypedExpression) -> bool:
     return value.nullable or (value.type is not None and value.type.name in INTEGERS)
 
 
-def _said(node: Formula) -> str:
+def _name_operator(node: Formula) -> str:
     if isinstance(node, Operation):
         return {"negate": "-"}.get(node.op, node.op)
     return node.function.upper() if isinstance(node, Call) else "CASE"
@@ -414,7 +435,7 @@ def _said(node: Formula) -> str:
 _EPOCH = datetime(1970, 1, 1)
 
 
-def constant(node: Constant) -> Typed:
+def translate_constant(node: Constant) -> TypedExpression:
     """Return a constant; timestamps are in UTC.
 
     Raises
@@ -423,31 +444,31 @@ def constant(node: Constant) -> Typed:
         The text is not a constant of its kind.
     """
     if node.kind == "null":
-        return Typed(None, None, True)
+        return TypedExpression(None, None, True)
     if node.kind == "integer":
-        return _literal_of(node.text, INT, node.at)
+        return _create_numeric_literal(node.text, INT, node.at)
     if node.kind == "double":
-        return _literal_of(node.text, DOUBLE, node.at)
+        return _create_numeric_literal(node.text, DOUBLE, node.at)
     if node.kind in ("bool", "string"):
         kind = BOOL if node.kind == "bool" else STRING
-        return Typed(literal(node.text, kind), kind, False)
+        return TypedExpression(literal(node.text, kind), kind, False)
     try:
         if node.kind == "date":
             days = (date.fromisoformat(node.text) - _EPOCH.date()).days
-            return Typed(literal(str(days), DATE), DATE, False)
+            return TypedExpression(literal(str(days), DATE), DATE, False)
         told = datetime.fromisoformat(node.text)
     except ValueError:
-        raise Invalid(node.at, f"{node.text!r} is no {node.kind}, as 2026-01-31 12:30:00 is") from None
+        raise BindingError(node.at, f"{node.text!r} is no {node.kind}, as 2026-01-31 12:30:00 is") from None
     if told.tzinfo is not None:
         told = told.astimezone(timezone.utc).replace(tzinfo=None)
-    return Typed(literal(str((told - _EPOCH) // timedelta(microseconds=1)), TIMESTAMP), TIMESTAMP, False)
+    return TypedExpression(literal(str((told - _EPOCH) // timedelta(microseconds=1)), TIMESTAMP), TIMESTAMP, False)
 
 
-def _literal_of(text: str, kind: KeyType, at: Position) -> Typed:
+def _create_numeric_literal(text: str, kind: KeyType, at: Position) -> TypedExpression:
     """Return a numeric literal; integers that do not fit int become bigint."""
     if kind.name in INTEGERS:
         bits = next((bits for bits in (32, 64) if -(1 << bits - 1) <= int(text) < 1 << bits - 1), None)
         if bits is None and int(text) != 1 << 63:  # -(1 << 63) fits
-            raise Invalid(at, f"{text} does not fit bigint")
+            raise BindingError(at, f"{text} does not fit bigint")
         kind = INT if bits == 32 else LONG
-    return Typed(literal(text, kind), kind, False)
+    return TypedExpression(literal(text, kind), kind, False)

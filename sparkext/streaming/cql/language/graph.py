@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sparkext.streaming.cql.language.binder import Bound, bind
+from sparkext.streaming.cql.language.binder import BoundProgram, bind
 from sparkext.streaming.cql.language.problems import CqlProblems
 from sparkext.streaming.cql.language.queries import EPSILON, BoundQuery, BoundStream, Plan, SetPlan
 from sparkext.streaming.cql.language.syntax import Program
@@ -42,7 +42,7 @@ class Graph:
 
     def _before(self, name: str) -> list[str]:
         """Return the queries whose results of the same timestamp a query needs, except a recursive query itself."""
-        return _reads_now(self.queries, name)
+        return _list_undelayed_reads(self.queries, name)
 
     def is_delayed(self, name: str) -> bool:
         """Whether the rows of a query are emitted with a delay."""
@@ -55,7 +55,7 @@ class Graph:
     @cached_property
     def components(self) -> tuple[tuple[str, ...], ...]:
         """The queries of each strongly connected component that has a cycle, in the order in which they run."""
-        found = components_of({name: self._queries_read(name) for name in self.queries})
+        found = find_components({name: self._queries_read(name) for name in self.queries})
         return tuple(
             tuple(name for name in self.order if name in part)
             for part in found
@@ -91,12 +91,12 @@ class Graph:
 
     def is_momentary(self, name: str) -> bool:
         """Whether the rows of a query's relation exist for one timestamp only: they all depend on a window [Now]."""
-        return self._momentary(self.queries[name].plan)
+        return self._is_momentary_plan(self.queries[name].plan)
 
-    def _momentary(self, plan: Plan) -> bool:
+    def _is_momentary_plan(self, plan: Plan) -> bool:
         if isinstance(plan, SetPlan):
-            left = self._momentary(plan.left)
-            return left if plan.op == "except" else left and self._momentary(plan.right)
+            left = self._is_momentary_plan(plan.left)
+            return left if plan.op == "except" else left and self._is_momentary_plan(plan.right)
         for read in plan.inputs:
             if read.window is not None and read.window.kind == "now":
                 return True
@@ -116,7 +116,7 @@ class Graph:
         )
 
 
-def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
+def build_graph(bound: BoundProgram, missing_delay: str = "error") -> Graph:
     """Return the graph of queries. `missing_delay`: "error", or "insert" to give cycles without a delay a delay of ε.
 
     Raises
@@ -127,7 +127,7 @@ def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
     queries, inserted = dict(bound.queries), []
     problems = []
     while True:
-        cycle = _cycle(queries)
+        cycle = _find_cycle(queries)
         if cycle is None:
             break
         first = min(cycle, key=[*queries].index)
@@ -138,7 +138,7 @@ def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
             inserted.append(places[-1])
             queries[places[-1]] = replace(queries[places[-1]], delay=EPSILON)
             continue
-        way = spelled_cycle(cycle)
+        way = spell_cycle(cycle)
         advice = f"break it by {ways_out}" if places else "make a stream of one of them: ISTREAM(…)<Now>"
         problems.append(
             (queries[cycle[0]].at, f"the cycle {way} has no delay, so that it contradicts itself: {advice}")
@@ -165,7 +165,7 @@ def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
     return graph
 
 
-def spelled_cycle(names: Sequence[str]) -> str:
+def spell_cycle(names: Sequence[str]) -> str:
     """Return the queries of a cycle as text; the first one is repeated at the end."""
     return " ▶ ".join([*names, names[0]])
 
@@ -183,7 +183,7 @@ def _is_fixpoint(plan: Plan) -> bool:
     return plan.group is None
 
 
-def _reads_now(queries: Mapping[str, BoundQuery], name: str) -> list[str]:
+def _list_undelayed_reads(queries: Mapping[str, BoundQuery], name: str) -> list[str]:
     """Return the queries whose results of the same timestamp a query needs, except a recursive query itself."""
     return [
         read
@@ -192,10 +192,10 @@ def _reads_now(queries: Mapping[str, BoundQuery], name: str) -> list[str]:
     ]
 
 
-def _cycle(queries: Mapping[str, BoundQuery]) -> list[str] | None:
+def _find_cycle(queries: Mapping[str, BoundQuery]) -> list[str] | None:
     """Return a cycle without a delay, each query before a reader of it, None if there is no such cycle."""
-    reads = {name: _reads_now(queries, name) for name in queries}
-    for part in components_of(reads):
+    reads = {name: _list_undelayed_reads(queries, name) for name in queries}
+    for part in find_components(reads):
         start = next(name for name in queries if name in part)
         way, seen = [start], {start: 0}
         while len(part) > 1 or start in reads[start]:
@@ -207,9 +207,9 @@ def _cycle(queries: Mapping[str, BoundQuery]) -> list[str] | None:
     return None
 
 
-def components_of(edges: Mapping[str, Sequence[str]]) -> list[set[str]]:
+def find_components(edges: Mapping[str, Sequence[str]]) -> list[set[str]]:
     """Return the strongly connected components of a graph."""
-    reached = {name: _reached(name, edges) for name in edges}
+    reached = {name: _find_reachable(name, edges) for name in edges}
     found: list[set[str]] = []
     for name in edges:
         if not any(name in part for part in found):
@@ -217,7 +217,7 @@ def components_of(edges: Mapping[str, Sequence[str]]) -> list[set[str]]:
     return found
 
 
-def _reached(name: str, edges: Mapping[str, Sequence[str]]) -> set[str]:
+def _find_reachable(name: str, edges: Mapping[str, Sequence[str]]) -> set[str]:
     found: set[str] = set()
     waiting = list(edges[name])
     while waiting:

@@ -19,7 +19,7 @@ _MOST = 10_000
 
 
 @dataclass(frozen=True)
-class Partitioning:
+class GraphPartitioning:
     """The partitioning columns of streams and queries.
 
     `columns[name]`: the index of the column that partitions a stream or the result of a query. None: the result does
@@ -30,7 +30,7 @@ class Partitioning:
 
 
 @dataclass(frozen=True)
-class Unpartitioned:
+class PartitioningObstacle:
     """The reason why a graph cannot be partitioned: a query in which rows of all keys meet, and how."""
 
     query: str
@@ -39,7 +39,7 @@ class Unpartitioned:
     """The stage that failed: 0 for windows, 1 for joins, 2 for groups."""
 
 
-def partitioned_by(graph: Graph, given: Mapping[str, int] | None = None) -> Partitioning | Unpartitioned:
+def find_partitioning(graph: Graph, given: Mapping[str, int] | None = None) -> GraphPartitioning | PartitioningObstacle:
     """Return the first partitioning that is possible. `given`: the required columns of streams."""
     names = list(graph.streams)
     choices = []
@@ -47,11 +47,11 @@ def partitioned_by(graph: Graph, given: Mapping[str, int] | None = None) -> Part
         kinds = graph.streams[name].columns
         places = [place for place, one in enumerate(kinds) if one.type.name not in FLOATS]
         choices.append([given[name]] if given is not None else places)
-    furthest: Unpartitioned | None = None
+    furthest: PartitioningObstacle | None = None
     depth = (-1, 0, 0)
     for chosen in islice(product(*choices), _MOST):
-        found = _spread(graph, dict(zip(names, chosen, strict=True)))
-        if isinstance(found, Partitioning):
+        found = _derive_partitioning(graph, dict(zip(names, chosen, strict=True)))
+        if isinstance(found, GraphPartitioning):
             return found
         called = [graph.streams[name].columns[place].name.lower() for name, place in zip(names, chosen, strict=True)]
         at = graph.order.index(found.query), found.stage, -len({*called})
@@ -59,80 +59,84 @@ def partitioned_by(graph: Graph, given: Mapping[str, int] | None = None) -> Part
             depth, furthest = at, found
     if furthest is None:
         name = next(name for name, places in zip(names, choices, strict=True) if not places)
-        furthest = Unpartitioned(graph.order[0], f"stream {name} has no column that could be a key")
+        furthest = PartitioningObstacle(graph.order[0], f"stream {name} has no column that could be a key")
     return furthest
 
 
-def _spread(graph: Graph, streams: Mapping[str, int]) -> Partitioning | Unpartitioned:
+def _derive_partitioning(graph: Graph, streams: Mapping[str, int]) -> GraphPartitioning | PartitioningObstacle:
     """Derive the column of each query from the streams' columns; columns on cycles are assumed, then checked."""
     known: dict[str, int | None] = dict(streams)
     for _ in range(len(graph.queries) + 1):
         before = dict(known)
         for name in graph.order:
-            found = _column(graph, graph.queries[name].plan, name, known)
-            if isinstance(found, Unpartitioned):
+            found = _find_key_column(graph, graph.queries[name].plan, name, known)
+            if isinstance(found, PartitioningObstacle):
                 return found
-            if not isinstance(found, _Open):
+            if not isinstance(found, _UnknownKey):
                 known[name] = found
         if known == before:
             break
     for name in graph.order:
         if name not in known:
-            return Unpartitioned(name, "no column of it is known to be a key")
-        found = _column(graph, graph.queries[name].plan, name, known)
-        if isinstance(found, Unpartitioned):
+            return PartitioningObstacle(name, "no column of it is known to be a key")
+        found = _find_key_column(graph, graph.queries[name].plan, name, known)
+        if isinstance(found, PartitioningObstacle):
             return found
         if found != known[name]:
-            return Unpartitioned(name, "its key is one column in one place, and another in another")
-    return Partitioning(known)
+            return PartitioningObstacle(name, "its key is one column in one place, and another in another")
+    return GraphPartitioning(known)
 
 
-class _Open:
+class _UnknownKey:
     """The key columns of all inputs are still unknown."""
 
 
-_OPEN = _Open()
+_OPEN = _UnknownKey()
 
 
-def _column(graph: Graph, plan: Plan, name: str, known: Mapping[str, int | None]) -> int | Unpartitioned | _Open | None:
+def _find_key_column(
+    graph: Graph, plan: Plan, name: str, known: Mapping[str, int | None]
+) -> int | PartitioningObstacle | _UnknownKey | None:
     if isinstance(plan, SetPlan):
-        sides = [_column(graph, side, name, known) for side in (plan.left, plan.right)]
+        sides = [_find_key_column(graph, side, name, known) for side in (plan.left, plan.right)]
         for side in sides:
-            if isinstance(side, Unpartitioned):
+            if isinstance(side, PartitioningObstacle):
                 return side
         told = [side for side in sides if side is not _OPEN]
         if not told:
             return _OPEN
         if any(side != told[0] for side in told):
-            return Unpartitioned(name, f"the key is in different columns of both sides of {plan.op.upper()}")
+            return PartitioningObstacle(name, f"the key is in different columns of both sides of {plan.op.upper()}")
         if told[0] is None and not (plan.op == "union" and plan.all):
-            return Unpartitioned(name, f"{plan.op.upper()} compares rows of all keys")
+            return PartitioningObstacle(name, f"{plan.op.upper()} compares rows of all keys")
         return told[0]
-    return _column_of_select(plan, name, known)
+    return _find_select_key_column(plan, name, known)
 
 
-def _column_of_select(
+def _find_select_key_column(
     plan: SelectPlan, name: str, known: Mapping[str, int | None]
-) -> int | Unpartitioned | _Open | None:
+) -> int | PartitioningObstacle | _UnknownKey | None:
     places: list[tuple[int, int]] = []
     for number, read in enumerate(plan.inputs):
         if read.name not in known:
             continue
         place = known[read.name]
         if place is None:
-            return Unpartitioned(name, f"it reads {read.name}, which does not have the key among its columns")
+            return PartitioningObstacle(name, f"it reads {read.name}, which does not have the key among its columns")
         if read.window is not None and read.window.kind == "rows" and place not in read.window.partition:
             key = read.columns[place].name
             window = read.window.spelled(read.columns)
-            return Unpartitioned(name, f"{window} of {read.name} counts rows of all keys: PARTITION BY {key} would not")
+            return PartitioningObstacle(
+                name, f"{window} of {read.name} counts rows of all keys: PARTITION BY {key} would not"
+            )
         places.append((number, place))
     if not places:
         return _OPEN
-    equal = _equal_to(places[0], plan)
+    equal = _find_equal_columns(places[0], plan)
     for number, place in places[1:]:
         if (number, place) not in equal:
             one, two = plan.inputs[places[0][0]], plan.inputs[number]
-            return Unpartitioned(
+            return PartitioningObstacle(
                 name,
                 f"it joins {one.name} and {two.name} not by {one.columns[places[0][1]].name} ="
                 f" {two.columns[place].name}",
@@ -140,20 +144,20 @@ def _column_of_select(
             )
     outputs = plan.outputs
     if plan.group is not None:
-        keys = [place for place, key in enumerate(plan.group) if _place(key) in equal]
+        keys = [place for place, key in enumerate(plan.group) if _locate_column(key) in equal]
         if not keys:
-            return Unpartitioned(name, "it aggregates rows of all keys", 2)
-        found = [place for place, output in enumerate(outputs) if _place(output) in [(0, key) for key in keys]]
+            return PartitioningObstacle(name, "it aggregates rows of all keys", 2)
+        found = [place for place, output in enumerate(outputs) if _locate_column(output) in [(0, key) for key in keys]]
     else:
-        found = [place for place, output in enumerate(outputs) if _place(output) in equal]
+        found = [place for place, output in enumerate(outputs) if _locate_column(output) in equal]
     if not found:
-        return Unpartitioned(name, "it compares rows of all keys") if plan.distinct else None
+        return PartitioningObstacle(name, "it compares rows of all keys") if plan.distinct else None
     return found[0]
 
 
-def _equal_to(place: tuple[int, int], plan: SelectPlan) -> set[tuple[int, int]]:
+def _find_equal_columns(place: tuple[int, int], plan: SelectPlan) -> set[tuple[int, int]]:
     """Return a column and all columns that conditions set equal to it."""
-    pairs = [pair for condition in plan.where for pair in _pairs(condition)]
+    pairs = [pair for condition in plan.where for pair in _find_equal_pairs(condition)]
     found = {place}
     while True:
         more = {two for one, two in pairs if one in found} | {one for one, two in pairs if two in found}
@@ -162,12 +166,12 @@ def _equal_to(place: tuple[int, int], plan: SelectPlan) -> set[tuple[int, int]]:
         found |= more
 
 
-def _pairs(condition: Expression) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+def _find_equal_pairs(condition: Expression) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     if condition.op == "=":
-        one, two = map(_place, condition.args)
+        one, two = map(_locate_column, condition.args)
         if one is not None and two is not None:
             yield one, two
 
 
-def _place(expression: Expression) -> tuple[int, int] | None:
+def _locate_column(expression: Expression) -> tuple[int, int] | None:
     return (expression.source, expression.column) if expression.op == "column" else None

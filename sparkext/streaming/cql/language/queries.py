@@ -23,7 +23,7 @@ EPSILON = 0
 """The delay that is shorter than any unit of time."""
 
 
-def spelled_delay(delay: int) -> str:
+def spell_delay(delay: int) -> str:
     """Return the length of a delay as text."""
     return "ε" if delay == EPSILON else f"{Decimal(delay).scaleb(-6).normalize():f} s"
 
@@ -150,16 +150,16 @@ class BoundQuery:
 
     def selects(self) -> Iterator[SelectPlan]:
         """Yield the selects of its plan, from left to right."""
-        return _selects(self.plan)
+        return _walk_selects(self.plan)
 
     def reads(self) -> tuple[str, ...]:
         """Return the names of the streams and queries that it reads, without duplicates."""
         return tuple(dict.fromkeys(read.name for select in self.selects() for read in select.inputs))
 
 
-def _selects(plan: Plan) -> Iterator[SelectPlan]:
+def _walk_selects(plan: Plan) -> Iterator[SelectPlan]:
     if isinstance(plan, SetPlan):
-        yield from _selects(plan.left)
-        yield from _selects(plan.right)
+        yield from _walk_selects(plan.left)
+        yield from _walk_selects(plan.right)
     else:
         yield plan

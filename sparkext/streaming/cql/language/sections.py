@@ -7,7 +7,7 @@ queries of a cycle are in one section, too.
 
 from __future__ import annotations
 
-from sparkext.streaming.cql.language.graph import Graph, components_of
+from sparkext.streaming.cql.language.graph import Graph, find_components
 
 Section = tuple[str, ...]
 
@@ -20,8 +20,8 @@ def sections_of(graph: Graph) -> tuple[Section, ...]:
             if read in of and not graph.is_stream(read):
                 _join(of, of[name], of[read])
     while True:
-        reads = _sections_read(graph, of)
-        circles = [part for part in components_of(reads) if len(part) > 1]
+        reads = _find_read_sections(graph, of)
+        circles = [part for part in find_components(reads) if len(part) > 1]
         if not circles:
             break
         for first, *others in map(sorted, circles):
@@ -39,7 +39,7 @@ def _join(of: dict[str, str], one: str, other: str) -> None:
             of[name] = one
 
 
-def _sections_read(graph: Graph, of: dict[str, str]) -> dict[str, list[str]]:
+def _find_read_sections(graph: Graph, of: dict[str, str]) -> dict[str, list[str]]:
     """Return the other sections that each section reads."""
     reads: dict[str, list[str]] = {of[name]: [] for name in graph.order}
     for name in graph.order:

@@ -49,7 +49,7 @@ def is_number(kind: KeyType) -> bool:
     return kind.name in (*INTEGERS, *FLOATS)
 
 
-def common_type(left: KeyType, right: KeyType) -> KeyType | None:
+def unify_types(left: KeyType, right: KeyType) -> KeyType | None:
     """Return the type that holds the values of both types, None if there is none.
 
     Two integer types become the wider one; an integer and a float, or two different floats, become a double.

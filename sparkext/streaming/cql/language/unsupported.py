@@ -104,7 +104,7 @@ _PLACES = (
 MESSAGES = (*WORDS.values(), *(message for _, _, message in _PLACES))
 
 
-def unsupported(text: str, place: int) -> str | None:
+def describe_unsupported_sql(text: str, place: int) -> str | None:
     """Return the message for unsupported SQL at a position, None if no such SQL begins there."""
     before, rest = text[:place], text[place:]
     for end, start, message in _PLACES:
