@@ -91,14 +91,14 @@ bench-compare: $(VENV)/.has-bench
 	$(BIN)/python -m bench compare $(OLD) $(NEW)
 
 bench-comet: java $(VENV)/.has-bench
-	$(BIN)/python -m bench.comet --install
+	$(BIN)/python -m bench.cases.queries.comet --install
 	$(BIN)/python -m bench comet
 
 bench-lakes: java $(VENV)/.has-dev
 	$(BIN)/nox -s bench-lakes
 
 study: $(VENV)/.has-bench
-	$(BIN)/python -m bench.study --out bench/results/study.jsonl
+	$(BIN)/python -m bench.cases.memory.study --out bench/results/study.jsonl
 	$(BIN)/python -m bench report
 
 notebook: java $(VENV)/.has-dev

@@ -20,41 +20,42 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bench.facts import facts, header
 from bench.harness import Bench, Case, WrongAnswerError
 from bench.quick import JVM, QUICK, SCALE_FACTOR
-from bench.result_files import TINY
-from bench.text_table import text_table
+from bench.report.facts import facts, header
+from bench.report.result_files import TINY
+from bench.report.text_table import text_table
 from sparkext.cli.tpch import DEFAULT_ROOT
 from sparkext.errors import SparkExtError
 
-SUITES = (
-    "micro",
-    "kernels",
-    "groups",
-    "engines",
-    "end_to_end",
-    "scan",
-    "ordered",
-    "hard",
-    "tpch",
-    "tpcds",
-    "scaling",
-    "memory",
-    "controller",
-    "survival",
-    "comet",
-    "lakes",
-    "buckets",
-    "exchange",
-    "skew",
-    "nexmark",
-    "flink",
-    "streams",
-    "matrix",
-    "ordered_streams",
-    "cql",
-)
+SUITES = {
+    "micro": "kernels.micro",
+    "kernels": "kernels.joins",
+    "groups": "kernels.groups",
+    "engines": "kernels.pipelines",
+    "end_to_end": "queries.end_to_end",
+    "scan": "queries.scan",
+    "ordered": "queries.ordered",
+    "hard": "queries.hard",
+    "tpch": "queries.tpch",
+    "tpcds": "queries.tpcds",
+    "scaling": "kernels.scaling",
+    "memory": "memory.indexes",
+    "controller": "memory.controller",
+    "survival": "memory.survival",
+    "comet": "queries.comet",
+    "lakes": "queries.lakes",
+    "buckets": "queries.buckets",
+    "exchange": "partitioned.exchange",
+    "skew": "partitioned.skew",
+    "nexmark": "streams.nexmark",
+    "flink": "streams.flink",
+    "streams": "streams.joins",
+    "matrix": "streams.matrix",
+    "ordered_streams": "streams.ordered",
+    "cql": "streams.cql",
+}
+"""The module of each suite in `bench.cases`. The name of a case begins with the name of its suite."""
 RESULTS = Path(__file__).parent / "results"
 _CHILD = "SPARKEXT_BENCH_CHILD"
 
@@ -65,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if _CHILD in os.environ:
         return _run_here([Bench(**values) for values in _decoded(os.environ.pop(_CHILD))])
     if given[:1] in (["compare"], ["report"]):
-        return int(importlib.import_module(f"bench.{given[0]}").main(given[1:]))
+        module = {"compare": "compare", "report": "summary"}[given[0]]
+        return int(importlib.import_module(f"bench.report.{module}").main(given[1:]))
     arguments = _parser().parse_args(given)
     cases = all_cases()
     if arguments.list:
@@ -188,7 +190,7 @@ def _run_here(benches: Sequence[Bench]) -> int:
 
 
 def _suite(name: str) -> ModuleType:
-    return importlib.import_module(f"bench.{name}")
+    return importlib.import_module(f"bench.cases.{SUITES[name]}")
 
 
 def _decoded(text: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.text_table import text_table
+from bench.report.text_table import text_table
 
 
 class WrongAnswerError(Exception):

@@ -37,7 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bench.spark_session import assert_pipelined
+from bench.engines.spark_session import assert_pipelined
 from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.build_sides.scanned_files import ScannedFiles
@@ -267,7 +267,7 @@ def expect_texts(out: DataFrame) -> None:
 def session(folder: Path, extension: bool) -> Any:
     """Return a session that runs one task at a time."""
     import sparkext
-    from bench.spark_session import spark_session
+    from bench.engines.spark_session import spark_session
 
     settings = {"spark.sparkext.mode": "hint", "spark.local.dir": str(folder), "spark.driver.maxResultSize": "0"}
     settings |= {"spark.sparkext.buildSide.maxBytes": "8g", "spark.driver.memory": "2g"}

@@ -31,8 +31,8 @@ import psutil
 import pyarrow as pa
 
 import sparkext
-from bench.spark_session import spark_session
-from bench.text_table import text_table
+from bench.engines.spark_session import spark_session
+from bench.report.text_table import text_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import all_cases
-from bench.result_files import Key, read
+from bench.report.result_files import Key, read
 from docs.tools import generate
 from docs.tools.figures import claims
 from docs.tools.figures.archive import Archive, MissingResultError, archive

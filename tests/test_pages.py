@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.report import named_files
+from bench.report.summary import named_files
 from sparkext.reports.text import _HEADER
 
 ROOT = Path(__file__).parents[1]

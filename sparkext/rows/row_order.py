@@ -75,8 +75,8 @@ class BytesPart:
 
     def before(self, value: Any) -> Mask:
         """Return which rows come before this value."""
-        compare_to_bound = pc.less(self.values, value) if self.ascending else pc.greater(self.values, value)
-        return _convert_to_mask(compare_to_bound)
+        is_before = pc.less(self.values, value) if self.ascending else pc.greater(self.values, value)
+        return _convert_to_mask(is_before)
 
     def equal(self, value: Any) -> Mask:
         """Return which rows have these bytes."""

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from bench import comet, tpcds
 from bench.__main__ import all_cases
+from bench.cases.queries import comet, tpcds
 from bench.harness import Bench, Contestant, WrongAnswerError, measure, report, verify
-from bench.names import NAMES
 from bench.quick import QUICK
-from bench.result_files import TINY, read
+from bench.report.names import NAMES
+from bench.report.result_files import TINY, read
 from sparkext.cli import tpch
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def test_what_is_quick_and_what_is_named_exists() -> None:
 
 
 def test_every_tpcds_query_is_asked() -> None:
-    assert {path.stem for path in (ROOT / "bench" / "tpcds_queries").iterdir()} == {f"q{n:02}" for n in tpcds.QUERIES}
+    assert {path.stem for path in (ROOT / "bench" / "data" / "tpcds_queries").iterdir()} == {f"q{n:02}" for n in tpcds.QUERIES}
     assert set(tpcds.TINY_QUERIES) <= set(tpcds.QUERIES)
     assert str(len(tpcds.QUERIES)) in tpcds.cases()[0].title
 

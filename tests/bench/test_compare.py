@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import compare
-from bench.result_files import read
+from bench.report import compare
+from bench.report.result_files import read
 
 CASES = [f"engines.case{number}" for number in range(12)]
 ENGINES = {"sparkext": 1.0, "DuckDB": 2.0, "Polars": 1.5}

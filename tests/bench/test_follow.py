@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import follow
-from bench.follow import Script, Step, phases_of, swings
+from bench.cases.memory import follow
+from bench.cases.memory.follow import Script, Step, phases_of, swings
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import hashlib
 
 import pyarrow as pa
 
-from bench.nexmark_events import events
+from bench.data.nexmark_events import events
 
 COUNT = 50_000
 DIGEST = "66c16113dda70d99909894fefc8dbd39"

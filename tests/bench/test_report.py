@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from bench import report
 from bench.__main__ import all_cases
-from bench.fit import power_law
-from bench.names import is_scaled
-from bench.plots import DELIVERIES
-from bench.queries import CACHED, COLD, DEFAULT, Compared, print_comparison
-from bench.ratios import HINTED, REWRITTEN, SPARK, compared, within_spark, without_spark
-from bench.report import caption
-from bench.result_files import TINY, Key, merged, read
+from bench.cases.queries.comparison import CACHED, COLD, DEFAULT, Compared, print_comparison
+from bench.report import summary as report
+from bench.report.fit import power_law
+from bench.report.names import is_scaled
+from bench.report.plots import DELIVERIES
+from bench.report.ratios import HINTED, REWRITTEN, SPARK, compared, within_spark, without_spark
+from bench.report.result_files import TINY, Key, merged, read
+from bench.report.summary import caption
 
 KILLED = ("materialize", 400 << 20)
 FACTS = {"date": "2026-01-01 10:00 UTC", "processor": "made up <fast>", "cores": "2", "packages": "pyspark 4.3.0"}

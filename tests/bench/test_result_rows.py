@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.result_rows import ResultRows
+from bench.engines.result_rows import ResultRows
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.harness import WrongAnswerError
-from bench.trading import (
+from bench.cases.streams.trading import (
     CASH,
     LEAST_SHARE,
     MARKET,
@@ -17,6 +16,7 @@ from bench.trading import (
     loop_orders_of_lines,
     require_busy,
 )
+from bench.harness import WrongAnswerError
 
 
 @pytest.mark.parametrize("offers", [2_000, 20_000])

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from bench.trading import TRADING
+from bench.cases.streams.trading import TRADING
 from sparkext.kernels.runtime.jit import JIT_ENABLED
 from sparkext.streaming.cql.code.engine import StateFullError, StepsExceededError
 from sparkext.streaming.cql.language.problems import CqlProblems

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.trading import TRADING
+from bench.cases.streams.trading import TRADING
 from sparkext.streaming.cql.language.binder import bind
 from sparkext.streaming.cql.language.drawing import draw_graph
 from sparkext.streaming.cql.language.parser import parse

@@ -8,7 +8,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from bench import tpcds
+from bench.cases.queries import tpcds
 from tests.extension import tpcds_plans
 
 

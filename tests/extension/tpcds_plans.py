@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import sparkext
-from bench import tpcds
+from bench.cases.queries import tpcds
 from tests.extension import tpch_plans
 from tests.extension.extension_checks import configured
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def fuzz_session(extended: bool = True, **more: str) -> Iterator[SparkSession]:
     """Start Spark with some more settings, and with the extension unless `extended` is false."""
     import sparkext
-    from bench.spark_session import spark_session
+    from bench.engines.spark_session import spark_session
 
     # The second compiler costs more than it saves, and a concurrent collector marks the heap on every page.
     os.environ.setdefault(

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from bench.cases.memory.study_worker import expected, prepare
 from bench.control_groups import ControlGroup, NoControlGroupsError, Outcome, control_group, python, run_limited
-from bench.study_worker import expected, prepare
 from sparkext.kernels.runtime.jit import JIT_ENABLED
 
 FAN_OUT = 100_000
@@ -47,7 +47,7 @@ def joined(
 ) -> Outcome:
     given = {"delivery": delivery, "threads": "cooperative", "cores": 1, "fan_out": FAN_OUT}
     given |= {"build_rows": BUILD_ROWS, "probe_rows": probe_rows}
-    command = python("-m", "bench.study_worker", "run", str(folder), json.dumps(given))
+    command = python("-m", "bench.cases.memory.study_worker", "run", str(folder), json.dumps(given))
     outcome = run_limited(command, limit, 120, meanwhile=meanwhile)
     if outcome.ending == "finished":
         answer = json.loads(outcome.output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.cql import TRADING
+from bench.cases.streams.cql import TRADING
 from tests.stream_harness.functions import CHAIN, COUNT
 
 

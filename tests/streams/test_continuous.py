@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.trading import TRADING
+from bench.cases.streams.trading import TRADING
 from sparkext import report
 from sparkext.errors import InvalidQueryError
 from sparkext.streams import ContinuousQueries, cql

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bench.report import named_files
-from bench.result_files import Key, Results, Timed, merged, read
+from bench.report.result_files import Key, Results, Timed, merged, read
+from bench.report.summary import named_files
 
 RESULTS = Path(__file__).parents[3] / "bench" / "results"
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import median
 
-from bench.follow import SETTLING_SECONDS
-from bench.result_files import Key
+from bench.cases.memory.follow import SETTLING_SECONDS
+from bench.report.result_files import Key
 from docs.tools.figures import forms
 from docs.tools.figures.archive import Archive
 from docs.tools.figures.grid import Block, Grid, markdown, table_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import geometric_mean, median
 
-from bench.result_files import Timed
+from bench.report.result_files import Timed
 
 
 def seconds(value: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bench.result_files import Key, Timed
+from bench.report.result_files import Key, Timed
 from docs.tools.figures import forms
 from docs.tools.figures.archive import Archive, MissingResultError
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from statistics import median
 
-from bench import large_build_job
-from bench.result_files import Key
+from bench.cases.memory import large_build_job
+from bench.report.result_files import Key
 from docs.tools.figures import forms
 from docs.tools.figures.archive import Archive, MissingResultError
 from docs.tools.figures.batch import outcome

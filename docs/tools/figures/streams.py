@@ -7,8 +7,8 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from bench.fit import power_law
-from bench.result_files import Key, Timed
+from bench.report.fit import power_law
+from bench.report.result_files import Key, Timed
 from docs.tools.figures import forms
 from docs.tools.figures.archive import Archive, MissingResultError
 from docs.tools.figures.grid import Block, Grid, table_of

@@ -134,7 +134,7 @@ def pipeline_check() -> Iterator[Check]:
 def spark_check() -> Iterator[Check]:
     """Yield a function that compares the extension's plans with Spark's own and with DuckDB, in a new session."""
     import sparkext
-    from bench.spark_session import spark_session
+    from bench.engines.spark_session import spark_session
     from tests.fuzz.chains.through_spark import SETTINGS
 
     with (

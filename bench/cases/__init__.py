@@ -1,0 +1,1 @@
+"""The cases, a folder per subject; `bench.__main__` lists their modules."""

@@ -1,0 +1,1 @@
+"""Partitioned joins and the load balancer."""

@@ -1,0 +1,1 @@
+"""Queries over files: complete queries, hard joins, scans, table formats and object stores."""

@@ -1,0 +1,1 @@
+"""Streams: joins, rows in order, continuous queries."""

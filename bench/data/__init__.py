@@ -1,0 +1,1 @@
+"""Data that is generated for the cases."""

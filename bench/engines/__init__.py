@@ -1,0 +1,1 @@
+"""The contestants: this package and other engines, and comparisons of their answers."""

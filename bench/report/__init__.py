@@ -1,0 +1,1 @@
+"""Result files, their comparison, tables and figures."""
