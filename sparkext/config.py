@@ -20,6 +20,7 @@ from sparkext.errors import ConfigError
 T = TypeVar("T")
 
 PREFIX = "spark.sparkext."
+_INTERNAL = PREFIX + "debug."
 
 AlgorithmName = Literal["auto", "hash", "sort_merge"]
 ModeName = Literal["auto", "hint", "off"]
@@ -113,6 +114,11 @@ class ConfigKey(Generic[T]):
     of_application: bool = False
 
     @property
+    def is_internal(self) -> bool:
+        """Whether the key is for the project's own tests and measurements. The table for users leaves it out."""
+        return self.name.startswith(_INTERNAL)
+
+    @property
     def replacement(self) -> T:
         """The value that replaces a configured text that cannot be read."""
         return self.default if self.if_unreadable is None else self.if_unreadable
@@ -159,9 +165,9 @@ MODE = ConfigKey(
     type=TEXT,
     unit="",
     default="auto",
-    doc="Which joins the session extension plans as pipelines: `auto` (hinted ones, and those that win by the"
-    " estimates), `hint` (hinted ones only) or `off`. Beside an engine that replaces Spark's operators by native ones"
-    " (Comet, Gluten, RAPIDS, Auron, Blaze), `auto` takes hinted joins only.",
+    doc="Which joins the session extension plans as pipelines: `auto` (hinted joins, and joins that are cheaper by"
+    " the estimates), `hint` (hinted joins only) or `off`. If an engine such as Comet, Gluten, RAPIDS, Auron or Blaze"
+    " replaces Spark's operators by native operators, `auto` plans hinted joins only.",
     expected="one of auto, hint, off",
     choices=get_args(ModeName),
     if_unreadable="off",
@@ -184,7 +190,7 @@ PYTHON = ConfigKey(
     doc="The Python that runs the session extension's pipelines, on the driver and on every node, and the functions"
     " of transforms and stream operators (not through Connect). If empty, the application's"
     " `spark.sql.execution.pyspark.python`, else `spark.pyspark.python`, else the environment's PYSPARK_PYTHON, else"
-    " `python3`; `sparkext.configure`, the transforms and the stream operators take the driver's own Python instead"
+    " `python3`; `sparkext.configure`, the transforms and the stream operators use the driver's own Python instead"
     " of `python3` if the master is local. The driver starts it for planning: set it when the application starts;"
     " sessions cannot.",
     expected="the name or path of an executable",
@@ -256,9 +262,9 @@ INDEX_CACHE_MAX_BYTES = ConfigKey(
     unit="bytes",
     default=16 << 30,
     doc="Local disk that each executor may use to keep build sides read from Parquet files, and their indexes, for"
-    " later queries of the application. The least recently used are removed first. Set it when the application"
+    " later queries of the application. The least recently used are evicted first. Set it when the application"
     " starts; sessions cannot.",
-    expected="a byte size, such as 512m or 16g; 0 keeps nothing beyond what the latest query needs",
+    expected="a byte size, such as 512m or 16g; 0 caches only the build sides of the latest query",
     least=0,
     of_application=True,
 )
@@ -268,7 +274,8 @@ MORSEL_MAX_ROWS = ConfigKey(
     type=INTEGER,
     unit="rows",
     default=131_072,
-    doc="Upper bound of every output budget; input batches are coalesced to and split at this many rows.",
+    doc="Maximum of every output budget. Smaller input batches are coalesced up to this number of rows, larger input"
+    " batches are split.",
     expected="an integer of at least 1",
     least=1,
 )
@@ -278,7 +285,7 @@ MORSEL_MAX_BYTES = ConfigKey(
     type=BYTE_SIZE,
     unit="bytes",
     default=64 << 20,
-    doc="Upper bound of the size of an operator's output, except for a single row that is larger.",
+    doc="Maximum size of an operator's output, except for a single row that is larger.",
     expected="a byte size from 1 to 1g",
     least=1,
     most=1 << 30,
@@ -289,8 +296,8 @@ MORSEL_MIN_ROWS = ConfigKey(
     type=INTEGER,
     unit="rows",
     default=1_024,
-    doc="Lower bound of every output budget, so that a join advances; if that many rows take more than a mebibyte, as"
-    " many as fit in one, but at least one. Not above maxRows.",
+    doc="Minimum of every output budget, so that a join advances. If this number of rows is larger than a mebibyte, the"
+    " minimum is the number of rows that fit in a mebibyte, but at least 1. At most `spark.sparkext.morsel.maxRows`.",
     expected="an integer of at least 1",
     least=1,
 )
@@ -311,8 +318,8 @@ MEMORY_MAX_BYTES = ConfigKey(
     type=BYTE_SIZE,
     unit="bytes",
     default=0,
-    doc="Memory that a worker process plans to stay within, not counting mapped files, whatever else is free; 0 for"
-    " no such limit.",
+    doc="Maximum memory, without mapped files, that a worker process plans to use, even if more is free; 0 for no"
+    " limit.",
     expected="a byte size, such as 512m or 2g; 0 for no limit",
     least=0,
 )
@@ -322,8 +329,8 @@ THREADS = ConfigKey(
     type=TEXT,
     unit="",
     default="cooperative",
-    doc="What the cores of a task with several (`spark.task.cpus`) work on: `cooperative` (parts of the same morsel, at"
-    " the same operator) or `independent` (each a morsel of its own).",
+    doc="How the cores of a task share its work if it has several (`spark.task.cpus`): `cooperative` (all cores process"
+    " parts of the same morsel, at the same operator) or `independent` (each core processes its own morsel).",
     expected="one of cooperative, independent",
     choices=get_args(ThreadsName),
 )
@@ -333,7 +340,7 @@ ALGORITHM = ConfigKey(
     type=TEXT,
     unit="",
     default="auto",
-    doc="Join algorithm if a call names none: `auto`, `hash` or `sort_merge`.",
+    doc="Join algorithm of calls that do not name an algorithm: `auto`, `hash` or `sort_merge`.",
     expected="one of auto, hash, sort_merge",
     choices=get_args(AlgorithmName),
 )
@@ -343,7 +350,7 @@ REPORT_DECISIONS = ConfigKey(
     type=INTEGER,
     unit="decisions",
     default=256,
-    doc="How many budget decisions a task keeps for the report.",
+    doc="Maximum number of budget decisions that a task stores for the report.",
     expected="an integer of at least 0",
     least=0,
 )
@@ -363,10 +370,10 @@ DEBUG_DELIVERY = ConfigKey(
     type=TEXT,
     unit="",
     default="adaptive",
-    doc="How operators hand on their rows: `adaptive` (as much at a time as memory allows), or one of the modes that"
-    " it is compared with, which ignore memory: `morsel` (200,000 rows), `block` (1,024 rows), `tuple` (one row),"
-    " `materialize` (every operator finishes first), `materialize_parallel` (the same with all cores of the task). For"
-    " measurements only.",
+    doc="How operators pass on their rows: `adaptive` (as many rows at a time as memory allows), or a mode for"
+    " comparison that ignores memory: `morsel` (200,000 rows), `block` (1,024 rows), `tuple` (one row), `materialize`"
+    " (every operator finishes first), `materialize_parallel` (the same with all cores of the task). For measurements"
+    " only.",
     expected="one of adaptive, morsel, block, tuple, materialize, materialize_parallel",
     choices=get_args(DeliveryName),
     of_application=True,
@@ -377,9 +384,9 @@ DEBUG_JOIN_ORDER = ConfigKey(
     type=TEXT,
     unit="",
     default="measured",
-    doc="In which order a task runs the joins of a pipeline: `measured` (the cheapest, by what each makes of a sample"
-    " of the first rows), `query` (as the plan has them, on whole build sides) or `random` (any that is possible, on"
-    " build sides reduced from the start). Only for tests and measurements.",
+    doc="The order in which a task runs the joins of a pipeline: `measured` (the cheapest order, by the output of each"
+    " join for a sample of the first rows), `query` (the order of the plan, with complete build sides) or `random` (any"
+    " possible order, with semi-join reductions of the build sides from the start). Only for tests and measurements.",
     expected="one of measured, query, random",
     choices=get_args(JoinOrderName),
     of_application=True,
@@ -390,9 +397,9 @@ DEBUG_GROUPS = ConfigKey(
     type=TEXT,
     unit="",
     default="auto",
-    doc="Where groups above joins and scans are finished: `auto` (many groups by workers, if all tasks run on one node,"
-    " others by Spark), `parts` (by Spark, of parts of groups) or `whole` (by workers wherever they can). Only for"
-    " tests and measurements.",
+    doc="Whether workers or Spark finish groups above joins and scans: `auto` (workers, if there are many groups and"
+    " all tasks run on one node, otherwise Spark), `parts` (Spark, from partial groups) or `whole` (workers, if"
+    " possible). Only for tests and measurements.",
     expected="one of auto, parts, whole",
     choices=get_args(GroupsName),
     of_application=True,
@@ -427,8 +434,9 @@ CQL_MAX_INSTANTS = ConfigKey(
     type=INTEGER,
     unit="instants",
     default=100_000,
-    doc="How many instants of one timestamp, each an ε behind the one before, or rounds of a recursive query,"
-    " continuous queries go through before they fail: a cycle that does not come to rest would go on for ever.",
+    doc="Maximum number of instants of a timestamp, each an ε after the previous instant, and of rounds of a recursive"
+    " query. At this limit continuous queries fail, because a cycle whose results never stop changing would run for"
+    " ever.",
     expected="an integer of at least 1",
     least=1,
 )
@@ -588,9 +596,9 @@ def _describe_unknown(name: str) -> str:
 
 
 def render_markdown_table() -> str:
-    """Return the registry as the Markdown table of `docs/options.md`, one row per key, without a trailing newline."""
+    """Return the Markdown table of `docs/options.md`: a row per key for users, without a trailing newline."""
     rows = [("key", "type", "unit", "default", "meaning"), ("---",) * 5]
-    for key in REGISTRY:
+    for key in (key for key in REGISTRY if not key.is_internal):
         default = key.type.render(key.default)
         rows.append((f"`{key.name}`", key.type.name, key.unit, f"`{default}`" if default else "", key.doc))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
