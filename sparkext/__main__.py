@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "demo":
             from sparkext.cli import demo
 
-            return demo.run(arguments.sf, arguments.data, arguments.cores, arguments.runs)
+            return demo.run_demo(arguments.sf, arguments.data, arguments.cores, arguments.runs)
         if arguments.command == "doctor":
             from sparkext.cli import doctor
 
@@ -59,7 +59,7 @@ def _build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="{demo,doctor,jar,warm-up,options,version}")
 
     demo = commands.add_parser(
-        "demo", help="join TPC-H tables with sparkext and with Spark, verify that they agree, and time both"
+        "demo", help="join TPC-H tables with sparkext and with Spark, verify that the results agree, and time both"
     )
     demo.add_argument("--sf", type=_parse_scale_factor, default=1.0, help="TPC-H scale factor (default: 1)")
     demo.add_argument(
@@ -71,7 +71,9 @@ def _build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--cores", type=_parse_count, help="cores that Spark may use (default: all)")
     demo.add_argument("--runs", type=_parse_count, default=3, help="timed runs of each plan (default: 3)")
 
-    doctor = commands.add_parser("doctor", help="check what sparkext needs, and say what to fix")
+    doctor = commands.add_parser(
+        "doctor", help="check the requirements of sparkext, and print the remedy of each problem"
+    )
     doctor.add_argument(
         "--only",
         type=_parse_local_checks,
@@ -81,9 +83,13 @@ def _build_parser() -> argparse.ArgumentParser:
     )
 
     jar = commands.add_parser("jar", help="print the path of the session extension's jar for the installed PySpark")
-    jar.add_argument("--build", action="store_true", help="build it first if it is missing or older than its sources")
+    jar.add_argument(
+        "--build", action="store_true", help="build the jar first if it is missing or older than its sources"
+    )
 
-    commands.add_parser("warm-up", help="compile the commonest kernels into numba's cache, as for an image")
+    commands.add_parser(
+        "warm-up", help="compile the most common kernels into numba's cache, for example in a container image"
+    )
     commands.add_parser("options", help="print the configuration keys as a Markdown table")
     commands.add_parser("version", help="print the version of sparkext")
     return parser
@@ -92,14 +98,14 @@ def _build_parser() -> argparse.ArgumentParser:
 def _parse_scale_factor(text: str) -> float:
     value = float(text)
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text}: a scale factor is a number above 0, such as 0.01, 1 or 10")
+        raise argparse.ArgumentTypeError(f"{text}: expected a scale factor above 0, such as 0.01, 1 or 10")
     return value
 
 
 def _parse_count(text: str) -> int:
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text}: give a whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number of at least 1")
     return value
 
 
@@ -109,7 +115,7 @@ def _parse_local_checks(text: str) -> list[str]:
     names = text.split(",")
     unknown = [name for name in names if name not in LOCAL_CHECKS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(LOCAL_CHECKS)}")
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; available: {', '.join(LOCAL_CHECKS)}")
     return names
 
 

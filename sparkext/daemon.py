@@ -24,7 +24,7 @@ def preload() -> None:
 
         warm_up()
     except Exception as error:
-        print(f"sparkext: nothing was loaded ahead for Python workers: {error!r}", file=sys.stderr)
+        print(f"sparkext: modules and kernels were not preloaded for Python workers: {error!r}", file=sys.stderr)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 LIMITS: Mapping[str, str] = {
     "cgroup": "the container's limit (control group)",
     "rlimit_as": "the worker's address space (RLIMIT_AS, set by spark.executor.pyspark.memory)",
-    "available": "what the machine has left (MemAvailable)",
+    "available": "the machine's available memory (MemAvailable)",
     "configured": "spark.sparkext.memory.maxBytes",
 }
 """Descriptions of the limits of memory headroom, by their names in `memory.Headroom`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import subprocess
@@ -14,6 +15,9 @@ import sparkext
 from docs.tools.import_graph import drawing, import_graph, layers, mapped_sources, module_graph
 
 ROOT = Path(__file__).parents[1]
+COMMANDS = {"main"}
+"""Names that Python and the command line prescribe."""
+
 KERNELS_MAY = {"numpy", "numba", "llvmlite", "pyarrow"}
 
 
@@ -76,6 +80,17 @@ def test_kernels_and_plans_import_nothing_else() -> None:
 def test_no_package_has_the_name_of_a_function() -> None:
     """Importing such a package would replace the function."""
     assert not set(import_graph()) & set(sparkext.__all__)
+
+
+def test_each_public_name_is_defined_once() -> None:
+    found: dict[str, set[str]] = {}
+    for folder in ("sparkext", "kernels", "plans"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+                    found.setdefault(node.name, set()).add(str(path.relative_to(ROOT)))
+    assert len(found) > 1000
+    assert {name: places for name, places in found.items() if len(places) > 1 and name not in COMMANDS} == {}
 
 
 def test_the_drawing_is_that_of_the_sources() -> None:

@@ -50,14 +50,16 @@ GROUPS = (
                 "The session sets an option that affects other sessions. The application's value is used. Set the"
                 " option when the application starts: see [options](options.md)."
             ),
-            "not hinted, and … replaces Spark's operators in this session: costs are compared with Spark's own": (
+            "not hinted, and … replaces Spark's operators in this session: the cost model covers only Spark's own"
+            " operators": (
                 "An engine such as Comet replaces Spark's operators by native ones, which may be faster than a"
                 " pipeline. `auto` cannot compare the costs, so it plans only hinted joins. Hint the join, or switch"
                 " the engine off in the session (`spark.comet.enabled=false`). The plan has no notes, because the"
                 " engine would not replace the operators above a note: `sparkext.declined` and the log show the"
                 " reasons."
             ),
-            "the build side takes … bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is …: …": (
+            "the build side takes … bytes by Spark's estimate, spark.sparkext.buildSide.maxBytes is …, and the join is"
+            " not partitioned: …": (
                 "By default a join with such a build side is [partitioned](scale.md). The text after the colon states"
                 " why this join is not. Raise the limit if the disks of the nodes have enough space, filter the build"
                 " side, or hint the join: then only the actual size counts."
@@ -68,7 +70,7 @@ GROUPS = (
             "an as-of join cannot be partitioned": (
                 "Never shown: if the right side of an as-of join is too large, [another reason](#as-of-joins) is shown."
             ),
-            "… does not take files of workers": (
+            "… does not serve files that workers write": (
                 "Partitioned joins need Spark's own shuffle manager, which serves the files that workers write. Remove"
                 " `spark.shuffle.manager` from the application's settings."
             ),
@@ -79,10 +81,10 @@ GROUPS = (
             "no Spark environment": (
                 "No application is running whose shuffle could be used. Run the query in a running application."
             ),
-            "it is not partitioned": (
+            "the reason is unknown": (
                 "A bug in sparkext, as nothing prevents the join from being partitioned: please report it."
             ),
-            "Spark broadcasts every build side of it, and rows would have to cross into Python": (
+            "Spark broadcasts all of its build sides, and a pipeline would have to send the rows to Python": (
                 "Spark's broadcast joins of such small tables are hard to beat, unless workers read the files of the"
                 " probe side. A hint overrules this."
             ),
@@ -90,7 +92,7 @@ GROUPS = (
                 "While the query runs, Spark drops partitions of the probe side by the rows of a build side. A hint"
                 " overrules this."
             ),
-            "by the estimates it is not clearly cheaper than Spark's own joins"
+            "by the estimates a pipeline is not clearly cheaper than Spark's own joins"
             " (… s against … s; a hint overrules this)": (
                 "`auto` mode requires at most 0.7 of the cost of Spark's joins, and a saving of at least a quarter of a"
                 " second. Both numbers are seconds of the cost model; only their ratio is meaningful. Hint the join if"
@@ -118,11 +120,11 @@ GROUPS = (
             "NOT IN, which Spark looks up in a hash table": (
                 "NOT IN treats null values in its own way. If there are no nulls, write NOT EXISTS or a left anti join."
             ),
-            "the query asks for Spark's …": (
+            "a hint in the query requests Spark's …": (
                 "The join has another join hint (BROADCAST, MERGE, SHUFFLE_HASH, …), which takes precedence. Remove"
                 " that hint."
             ),
-            "a full outer join without an equality has to be partitioned: …": (
+            "a full outer join without an equality has to be partitioned, which is not possible: …": (
                 "An unmatched row of either side must be emitted only once. Without a key, only the units of a join"
                 " matrix ensure this. The text after the colon states why the join cannot be partitioned."
             ),
@@ -145,7 +147,7 @@ GROUPS = (
                 " The part that workers do not support, if there is one, follows the colon. Add an equality or a"
                 " comparison of the two sides, or rewrite that part."
             ),
-            "a condition beside the keys of … join that only Spark evaluates: …": (
+            "a condition in addition to the keys of … join, which only Spark evaluates: …": (
                 "In outer, semi, anti and existence joins the condition decides which pairs match, so workers have to"
                 " evaluate it. The part that they do not support follows the colon: rewrite it. Inner joins support any"
                 " condition in addition to their keys, because Spark filters their result."
@@ -183,7 +185,7 @@ GROUPS = (
                 "A bug in sparkext. The exception follows the colon. Please report it, with the warning that the driver"
                 " logs once. Spark runs the join."
             ),
-            "no Python to run it: …": (
+            "no Python to run a pipeline: …": (
                 "One of the next six reasons follows the colon. Run `python -m sparkext doctor` with that Python for"
                 " details."
             ),
@@ -195,11 +197,11 @@ GROUPS = (
                 "That Python lacks sparkext, numba, numpy, pandas or pyarrow: install it there. Or it has no folder for"
                 " the cache of compiled kernels: set NUMBA_CACHE_DIR."
             ),
-            "… has sparkext …, this jar belongs to …": (
+            "… has sparkext …, but this jar belongs to sparkext …": (
                 "The jar and the package have different versions. Install the same version on the driver, on every node"
                 " and in the session."
             ),
-            "… answered '…'": (
+            "… printed '…' instead of its version": (
                 "The last line that Python printed is not its version. Code that runs when Python starts or exits, such"
                 " as `sitecustomize`, must not print to this line or after it."
             ),
@@ -228,11 +230,11 @@ GROUPS = (
             " [`asof_join`](transforms.md#asof_join) runs most of these joins, through `mapInArrow`."
         ),
         {
-            "the right side takes … bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is …": (
+            "the right side takes … bytes by Spark's estimate, but spark.sparkext.buildSide.maxBytes is …": (
                 "Raise the limit, or hint either side: then only the actual size counts. If the number of rows is"
                 " unknown (an RDD, a cache that is still empty), Spark's estimate is huge."
             ),
-            "a condition like …": "Only a comparison of one value of each side is supported.",
+            "a condition of another form: …": "Only a comparison of one value of each side is supported.",
             "values of type …": (
                 "Integers, dates, timestamps and decimals of up to 18 digits are supported, with the same type on both"
                 " sides. Cast the values."
@@ -251,7 +253,7 @@ GROUPS = (
                 " to be less than a day. Timestamps that are cast from dates or from other timestamps support no"
                 " tolerance."
             ),
-            "a tolerance like …": "The tolerance has to be a constant.",
+            "a tolerance that is not a constant: …": "The tolerance has to be a constant.",
             "a condition that is not an equality of the two sides: …": (
                 "In addition to the nearest value, only equalities of the two sides are supported. Filter before or"
                 " after the join."
@@ -266,19 +268,19 @@ GROUPS = (
             " another note."
         ),
         {
-            "probe side of it: …": (
+            "its probe side: …": (
                 "Workers do not read the files of the probe side from which the build side would be derived. The reason"
                 " follows the colon: see [scans](#scans-that-spark-does)."
             ),
-            "build side … of it: …": (
+            "its build side …: …": (
                 "Workers neither read nor derive one of the build sides from which this build side would be derived."
                 " The reason follows the colon."
             ),
-            "an aggregate of more than two parts": (
+            "an aggregate in more than two steps": (
                 "Spark plans distinct aggregates in this way. The plan does not show this reason, but `not a scan of"
                 " files: …`."
             ),
-            "by the estimates a build side is not clearly cheaper to make in workers than with Spark's own joins"
+            "by the estimates a build side is not clearly cheaper to derive in workers than with Spark's own joins"
             " (… s against … s; a hint overrules this)": (
                 "`auto` mode requires at most 0.7 of the cost of Spark's joins, which includes sending their rows to"
                 " the workers. On a cluster each node derives the whole build side, so its cost is multiplied by the"
@@ -330,7 +332,7 @@ GROUPS = (
             ),
             "no column is read": "Spark counts the rows of files without workers. There is nothing to do.",
             "a streaming aggregate": "Spark aggregates streams.",
-            "an aggregate that Spark does not compute in parts": "Some functions need all rows of a group at once.",
+            "an aggregate without partial aggregation": "Some functions need all rows of a group at once.",
             "an expression nested too deeply": (
                 "The expression has more than 250 levels. Compute parts of it in a subquery that Spark does not merge,"
                 " or cache them."
@@ -350,7 +352,7 @@ GROUPS = (
                 "Spark runs no job with both types of shuffle. An aggregate, a sort or a window above the join needs"
                 " the other type, and so may operators below its probe side. Write the rows of the join first."
             ),
-            "a limit asks for some partitions only": (
+            "a limit reads only some partitions": (
                 "All partitions of a join have to run at the same time, and a limit may read some of them only. Write"
                 " the rows of the join first."
             ),
@@ -361,11 +363,11 @@ GROUPS = (
             "units of a join matrix have no buckets": (
                 "A join without an equality has no buckets that could move: each pair of parts has its own unit."
             ),
-            "rows of one key have to come out of one partition": (
+            "all rows of a key must be emitted by the same partition": (
                 "The rows of the join are grouped by its key without another shuffle, so all rows of a key have to be"
                 " in one partition."
             ),
-            "a full outer join emits build rows when all others have come": (
+            "a full outer join emits unmatched build rows after all other rows": (
                 "While buckets move, it is unknown which build rows have no match."
             ),
             "… belongs to the same job": (
@@ -380,7 +382,7 @@ GROUPS = (
                 "All tasks of the job run at the same time. Executors that are added or removed meanwhile, and second"
                 " copies of tasks, are not supported. Unset the option when the application starts."
             ),
-            "it takes two cores": (
+            "the application has fewer than two cores": (
                 "One core routes rows, another core joins them. Give the application at least two cores."
             ),
         },
@@ -392,7 +394,7 @@ GROUPS = (
             " with `LIMIT`). `EXPLAIN` shows `top=by Spark (<reason>)` at the pipeline."
         ),
         {
-            "ordered by what is computed above the joins: …": (
+            "ordered by a value that is computed above the joins: …": (
                 "Workers order rows by the columns that they emit. Spark orders rows by expressions of these columns."
                 " Order by a column if you can."
             ),
@@ -464,9 +466,9 @@ GROUPS = (
                 " way. Workers read the table formats Delta Lake and Iceberg."
             ),
             "a change data feed of Delta": "Workers do not read change data feeds. Read the table itself if you can.",
-            "deleted rows are asked for": "Only Delta's own commands read deleted rows.",
-            "deleted rows that Delta has not planned to leave out": "Only Delta's own commands read files in this way.",
-            "deleted rows that Delta uses in another way: …": (
+            "the query reads deleted rows": "Only Delta's own commands read deleted rows.",
+            "deleted rows in a query that does not skip them": "Only Delta's own commands read files in this way.",
+            "deleted rows that Delta does not skip: …": (
                 "The files belong to a change data feed. Read the table itself if you can."
             ),
             "deleted rows cannot be read: …": (
@@ -497,7 +499,7 @@ GROUPS = (
             "has no field ids": (
                 "Columns are matched by their ids, and this file was written without ids. Rewrite the file."
             ),
-            "lacks column …, which it must have": "The column is declared NOT NULL, and this file lacks it.",
+            "lacks column …, which is NOT NULL": "The column is declared NOT NULL, and this file lacks it.",
             "spark.sql.parquet.int96TimestampConversion is true": (
                 "Spark shifts timestamps that other engines have written, and workers do not. Unset the option if no"
                 " file needs it."
@@ -614,11 +616,11 @@ GROUPS = (
             "…: unknown option '…', expected algorithm, maxBytes or partitioned": (
                 "The hint has an unknown option. Use one of these three."
             ),
-            "… names relations, got …": (
+            "… expects names of relations, got …": (
                 "The hint has a parameter that is neither a relation nor an option. Write, for example,"
                 " `PIPELINED_JOIN(o, 'algorithm=hash')`."
             ),
-            "workers told of … bytes, and … has …": (
+            "workers reported … bytes, but … has …": (
                 "A map output file has another length than the worker that wrote it has reported. Check the local"
                 " disks; if they are in order, please report it."
             ),
@@ -627,8 +629,8 @@ GROUPS = (
                 " query again. With `spark.sparkext.partitioned.stages` set to `waves`, Spark itself would run the"
                 " tasks again that wrote these rows."
             ),
-            "… of … partitions of a join run, which all have to: something asks for some of its partitions only. Set"
-            " spark.sparkext.partitioned.stages to waves for it": (
+            "only … of … partitions of a join have started, but all must run at the same time: the query reads only"
+            " some. Set spark.sparkext.partitioned.stages to waves for this query": (
                 "While the probe side streams to partitions, all of them have to run at the same time."
                 " `toLocalIterator`, or `take` of an RDD, reads only some of them. Read the whole result with one"
                 " action, or set the option."
@@ -648,12 +650,12 @@ OTHER_TEXTS = {
         "units of a matrix of …",
         "joins on different keys are partitioned one after the other",
     },
-    "MapFiles.scala": {"more than one account of a file"},
-    "AsOf.scala": {"Spark's own as-of join instead of a pipelined one: …"},
+    "MapFiles.scala": {"more than one row about a file"},
+    "AsOf.scala": {"Spark's own as-of join runs instead of a pipeline: …"},
     "BuildSidePublisher.scala": {"build side of the join on …"},
     "OwnBuilds.scala": {"build sides"},
     "OwnPipelines.scala": {"build side"},
-    "PipelinedBuild.scala": {"made by a pipeline of its own…", ", of whole groups", "not a pipeline: …"},
+    "PipelinedBuild.scala": {"derived by a separate pipeline…", ", of whole groups", "not a pipeline: …"},
     "ChainLayout.scala": {"… … …", "… as of … ~ …"},
     "ColumnarParts.scala": {"columns of a build side"},
     "ColumnsToArrow.scala": {"columns of … are not copied to …"},
@@ -682,27 +684,27 @@ OTHER_TEXTS = {
     "PipelineMetrics.scala": None,
     "PipelineRuns.scala": {"… …"},
     "PipelineDescription.scala": {
-        ", built ahead as it may take more",
+        ", built before the join because it may be larger",
         "…, …, algorithm …, build side: child …, at most ……, scan: …",
-        "as a pipeline, or by Spark's own joins if a build side turns out not to fit",
+        "as a pipeline, or by Spark's own joins if a build side does not fit",
         "… … scan=……",
         "in waves (…)",
         "Join …: …",
     },
-    "PipelineInputs.scala": {"sent to partitions", "… from Spark (…)", "build side", "workers make the rows"},
+    "PipelineInputs.scala": {"sent to partitions", "… from Spark (…)", "build side", "workers derive the rows"},
     "PipelinedJoinExec.scala": {
         "build side of the join on …",
         "build side of the partitioned join on …",
         "probe side of partitioned joins",
         "partitions of partitioned joins",
-        "rows that workers make",
+        "rows that workers derive",
         "fell back to Spark's own joins: …",
-        "Spark's own joins run instead of a pipelined one: …. …",
-        "To run the pipeline raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the"
+        "Spark's own joins run instead of a pipeline: …. …",
+        "To run the pipeline, raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the"
         " other side",
     },
     "RuntimeFallback.scala": {"… of child … of the pipeline", "Child … of the pipeline", "no columns chosen: …"},
-    "PipelinedJoinStrategy.scala": {"Spark's own join instead of a pipelined one: …; at …"},
+    "PipelinedJoinStrategy.scala": {"Spark's own join runs instead of a pipeline: …; at …"},
     "WholeGroupsExec.scala": {"… ……"},
     "RowInPlace.scala": {"rows of a batch do not change", "there are no more rows"},
     "PythonBatches.scala": {

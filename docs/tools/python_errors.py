@@ -17,13 +17,13 @@ PACKAGE = Path(__file__).parents[2] / "sparkext"
 OPEN = "…"
 
 _COLLECTED_IN = {
-    "scan.py": "InvalidScanError",
-    "scan_filter.py": "InvalidScanError",
+    "scans/resolved_scan.py": "InvalidScanError",
+    "scans/scan_filter.py": "InvalidScanError",
     "config.py": "ConfigError",
-    "order.py": "InvalidOrderError",
-    "attributes.py": "InvalidOrderError",
-    "continuous.py": "InvalidQueryError",
-    "continuous_frame.py": "InvalidQueryError",
+    "streaming/ordered/ordered.py": "InvalidOrderError",
+    "streaming/ordered/attributes.py": "InvalidOrderError",
+    "streaming/cql/continuous.py": "InvalidQueryError",
+    "streaming/cql/frame.py": "InvalidQueryError",
 }
 # Expressions whose messages are extracted elsewhere.
 _PASSED_ON = (
@@ -87,8 +87,9 @@ class _Module:
             for node in self._tree.body
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
-        self._is_cql = path.parent.name == "cql"  # problems there have positions
-        self._collected = _COLLECTED_IN.get(path.name, "InvalidJoinError")
+        self._is_cql = path.parent == PACKAGE / "streaming" / "cql" / "language"  # problems there have positions
+        place = path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.name
+        self._collected = _COLLECTED_IN.get(place, "InvalidJoinError")
 
     def messages(self, classes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """Yield error class and message of every message in the module."""
@@ -104,7 +105,7 @@ class _Module:
                 yield name, said
             case ast.Call(func=ast.Name(id="cls"), args=[said]) if self._name == "errors.py":
                 yield "FileReadError", said
-            case ast.Call(func=ast.Name(id="Invalid"), args=[_, said]):
+            case ast.Call(func=ast.Name(id="BindingError"), args=[_, said]):
                 yield "InvalidQueryError", said
             case ast.Call(func=ast.Name(id="CqlProblems"), args=[ast.List(elts=[ast.Tuple(elts=[_, said])])]):
                 yield "InvalidQueryError", said

@@ -101,7 +101,7 @@ def view_raw_var_bytes(array: pa.Array) -> tuple[AnyArray, UInt8Array]:
     return freeze(offsets), freeze(data)
 
 
-def allocate(count: int, dtype: npt.DTypeLike) -> AnyArray:
+def allocate_array(count: int, dtype: npt.DTypeLike) -> AnyArray:
     """Return an uninitialised writable array whose memory comes from Arrow's pool.
 
     The pool retains freed pages. numpy's allocator returns large blocks to the system, which costs page faults for

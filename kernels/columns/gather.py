@@ -16,7 +16,7 @@ import pyarrow as pa
 from sparkext.kernels.columns.buffers import (
     Int64Array,
     UInt8Array,
-    allocate,
+    allocate_array,
     fixed_width_dtype,
     is_var,
     view_raw_var_bytes,
@@ -115,7 +115,7 @@ class Column:
             return self._take_by_arrow(rows, missing)
         validity, nulls = self._take_validity(rows, missing)
         if self.offsets is None:
-            out = allocate(rows.size, self.values.dtype)
+            out = allocate_array(rows.size, self.values.dtype)
             _gather_fixed(self.values, rows, missing, out)
             return pa.Array.from_buffers(self.array.type, rows.size, [validity, pa.py_buffer(out)], null_count=nulls)
         bound = rows.size * self.longest
@@ -123,8 +123,8 @@ class Column:
             bound = _sum_lengths(self.offsets, rows, missing)
         if bound > MAX_VAR_BYTES:
             raise VarBytesOverflowError
-        offsets = allocate(rows.size + 1, np.int32)
-        data = allocate(bound + _SLACK, np.uint8)
+        offsets = allocate_array(rows.size + 1, np.int32)
+        data = allocate_array(bound + _SLACK, np.uint8)
         total = _gather_bytes(self.offsets, self.values, rows, missing, offsets, data)
         buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data[:total])]
         return pa.Array.from_buffers(_narrow(self.array.type), rows.size, buffers, null_count=nulls)
@@ -132,7 +132,7 @@ class Column:
     def _take_validity(self, rows: RowIds, missing: bool) -> tuple[pa.Buffer | None, int]:
         if self.bits is None and not missing:
             return None, 0
-        bitmap = allocate((rows.size + 7) // 8, np.uint8)
+        bitmap = allocate_array((rows.size + 7) // 8, np.uint8)
         bitmap[:] = 0
         bits = np.empty(0, dtype=np.uint8) if self.bits is None else self.bits
         nulls = _gather_validity(freeze(bits), self.first_bit, rows, bitmap)
@@ -145,7 +145,7 @@ class Column:
 
 def gather_values(values: AnyArray, rows: RowIds) -> AnyArray:
     """Return values[rows]; values are unsigned integers of any width."""
-    out = allocate(rows.size, values.dtype)
+    out = allocate_array(rows.size, values.dtype)
     _gather_fixed(freeze(values), rows, False, out)
     return out
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from sparkext.kernels.columns.buffers import (
     Int64Array,
     UInt8Array,
-    allocate,
+    allocate_array,
     is_var,
     unpack_validity,
     view_raw_var_bytes,
@@ -172,7 +172,7 @@ class TextColumn:
         if self._inline:
             offsets, data = view_raw_var_bytes(column)
             mask = unpack_validity(column)
-            words = allocate(len(column), np.int64)
+            words = allocate_array(len(column), np.int64)
             if _inline_texts(offsets, data, NO_MASK if mask is None else mask, words):
                 return [Field(freeze(words), NO_MASK)], False
             self._recode()

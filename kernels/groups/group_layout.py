@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate_array
 from sparkext.kernels.groups.group_columns import Field
 from sparkext.kernels.keys.normalised import word_range
 from sparkext.kernels.runtime.jit import freeze, kernel
@@ -118,7 +118,7 @@ class KeyLayout:
             if len(digits) == 1 and not self._nullable[digits[0].field]:
                 packed.append(fields[digits[0].field].words)
                 continue
-            word = allocate(fields[0].words.size, np.int64)
+            word = allocate_array(fields[0].words.size, np.int64)
             for place, digit in enumerate(digits):
                 words, mask = fields[digit.field]
                 low, most = np.int64(digit.low), np.uint64(digit.radix - 1)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, allocate
+from sparkext.kernels.columns.buffers import Int64Array, allocate_array
 from sparkext.kernels.columns.growing import Int32Array
 from sparkext.kernels.groups.group_columns import Field, TextColumn, create_key_column
 from sparkext.kernels.groups.group_layout import KeyLayout
@@ -109,7 +109,7 @@ class GroupTable:
             return freeze(encoded[0][0][0].words.astype(np.int32))
         if any(recoded for _, recoded in encoded):
             self._layout = self._slots = None
-        numbers = allocate(rows, np.int32)
+        numbers = allocate_array(rows, np.int32)
         self._number([fields for fields, _ in encoded], numbers)
         return freeze(numbers)
 
@@ -125,7 +125,7 @@ class GroupTable:
         words = None if self._slots is None or self._layout is None else self._layout.pack(fields)
         if words is None:
             words = self._arrange(fields)
-        fresh, known, row = allocate(numbers.size, np.int32), self._count, 0
+        fresh, known, row = allocate_array(numbers.size, np.int32), self._count, 0
         while True:
             assert self._slots is not None and self._layout is not None
             row, self._count = self._slots.number(words, row, self._count, numbers, fresh, known)

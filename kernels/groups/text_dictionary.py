@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate, unpack_validity, view_raw_var_bytes
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate_array, unpack_validity, view_raw_var_bytes
 from sparkext.kernels.columns.growing import grow_array, pack_validity
 from sparkext.kernels.groups.group_slots import aligned_zeros, most_groups
 from sparkext.kernels.keys.bytes_equal import spans_equal
@@ -72,7 +72,7 @@ class TextDictionary:
         offsets, data = view_raw_var_bytes(column)
         mask = unpack_validity(column)
         valid = NO_MASK if mask is None else mask
-        out = allocate(len(column), np.int64)
+        out = allocate_array(len(column), np.int64)
         row = 0
         while row < out.size:
             limit = min(most_groups(self._slots), self._offsets.size - 1)

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate_array
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.indexes.matches import Matches
 from sparkext.kernels.indexes.protocols import freeze_all
@@ -99,7 +99,7 @@ def build_dense_index(keys: NormalisedKeys, minimum: int, maximum: int, wide: bo
         return DenseIndex(freeze(slots), None, minimum)
     starts = np.zeros(span + 1, dtype=dtype)
     kept = _count_slots(keys.words, keys.mask, np.int64(minimum), starts)
-    rows = allocate(kept, dtype)
+    rows = allocate_array(kept, dtype)
     _place_ranges(keys.words, keys.mask, np.int64(minimum), starts, rows)
     return DenseIndex(freeze(starts), freeze(rows), minimum)
 

@@ -34,7 +34,7 @@ from sparkext.kernels.columns.buffers import (
     Int64Array,
     UInt8Array,
     VarBytes,
-    allocate,
+    allocate_array,
     as_binary,
     unpack_validity,
     view_var_bytes,
@@ -292,7 +292,7 @@ def _sort_in_groups(
         rows = freeze(np.arange(words.size, dtype=dtype))
     if isinstance(groups, AllRowsIndex):
         return sort_words(words if picked is None else freeze(picked), rows, threads)
-    own_words, own_rows = words.copy() if picked is None else picked, allocate(rows.size, dtype)
+    own_words, own_rows = words.copy() if picked is None else picked, allocate_array(rows.size, dtype)
     own_rows[:] = rows
     sort_segments(own_words, own_rows, starts, threads)
     return freeze(own_words), freeze(own_rows)
@@ -300,7 +300,7 @@ def _sort_in_groups(
 
 def _pick_words(words: Int64Array, rows: RowIds, threads: int) -> Int64Array:
     """Return words[rows] as a new array."""
-    out = allocate(rows.size, words.dtype)
+    out = allocate_array(rows.size, words.dtype)
     run_in_parts(lambda start, stop: _pick(words, rows[start:stop], out[start:stop]), rows.size, threads)
     return out
 

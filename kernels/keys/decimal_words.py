@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate, unpack_validity
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate_array, unpack_validity
 from sparkext.kernels.keys.normalised import decimal_halves
 from sparkext.kernels.runtime.jit import NO_MASK, freeze, kernel
 
@@ -29,7 +29,7 @@ class UnscaledDigits(NamedTuple):
 
 def read_unscaled_digits(column: pa.Array) -> UnscaledDigits | None:
     """Return the unscaled digits of decimals (decimal128), or None if some need more than a machine word."""
-    digits = allocate(len(column), np.int64)
+    digits = allocate_array(len(column), np.int64)
     extremes = np.zeros(2, dtype=np.int64)
     valid = unpack_validity(column)
     if not _narrow(freeze(decimal_halves(column)), NO_MASK if valid is None else valid, digits, extremes):
@@ -40,7 +40,7 @@ def read_unscaled_digits(column: pa.Array) -> UnscaledDigits | None:
 
 def halves_of(digits: Int64Array) -> Int64Array:
     """Return int64[n, 2]: the two halves, the lower one first, that Arrow stores for each of these decimals."""
-    halves: Int64Array = allocate(2 * digits.size, np.int64).reshape(digits.size, 2)
+    halves: Int64Array = allocate_array(2 * digits.size, np.int64).reshape(digits.size, 2)
     _widen(freeze(digits), halves)
     return halves
 

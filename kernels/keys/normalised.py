@@ -35,7 +35,7 @@ from sparkext.kernels.columns.buffers import (
     Int64Array,
     UInt8Array,
     VarBytes,
-    allocate,
+    allocate_array,
     is_var,
     unpack_bitmap,
     unpack_validity,
@@ -186,7 +186,7 @@ def column_words(column: pa.Array) -> Int64Array:
     words = view_values(column, f"i{width}")
     if width == 8:
         return words
-    widened = allocate(words.size, np.int64)
+    widened = allocate_array(words.size, np.int64)
     widened[:] = words
     return freeze(widened)
 

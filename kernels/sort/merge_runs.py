@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt64Array, allocate
+from sparkext.kernels.columns.buffers import Int64Array, UInt64Array, allocate_array
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
@@ -33,7 +33,7 @@ def merge_runs(words: Int64Array, starts: Int64Array) -> tuple[Int64Array, RowId
 
     Run i is `words[starts[i]:starts[i + 1]]`; it may be empty.
     """
-    out_words, out_rows = allocate(words.size, words.dtype), allocate(words.size, row_id_dtype(words.size))
+    out_words, out_rows = allocate_array(words.size, words.dtype), allocate_array(words.size, row_id_dtype(words.size))
     _merge_pieces(words, _split_runs(words, starts), out_words, out_rows)
     return freeze(out_words), freeze(out_rows)
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from sparkext.kernels.columns.buffers import Int64Array, allocate
+from sparkext.kernels.columns.buffers import Int64Array, allocate_array
 from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 from sparkext.kernels.runtime.threads import run_in_threads
@@ -37,7 +37,7 @@ def sort_words(words: Int64Array, rows: RowIds, threads: int = 1) -> tuple[Int64
     """
     if is_sorted(words):
         return words, rows
-    out_words, out_rows = allocate(words.size, words.dtype), allocate(rows.size, rows.dtype)
+    out_words, out_rows = allocate_array(words.size, words.dtype), allocate_array(rows.size, rows.dtype)
     starts = np.array([0, words.size], dtype=np.int64)
     if words.size > PIECE:
         starts = _distribute(words, rows, out_words, out_rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sparkext.kernels.columns.buffers import Int64Array, allocate
+from sparkext.kernels.columns.buffers import Int64Array, allocate_array
 from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 Int32Array = npt.NDArray[np.int32]
@@ -28,7 +28,7 @@ _EPOCH = 719_468  # days from March 1 of year 0 to January 1, 1970, which was a 
 
 def extract_date_field(field: str, days: Int32Array) -> Int32Array:
     """Return a field of dates, which are days since 1970: int32[n]."""
-    out: Int32Array = allocate(days.size, np.int32)
+    out: Int32Array = allocate_array(days.size, np.int32)
     _extract_date_field(FIELDS.index(field), freeze(days), out)
     return out
 
@@ -74,7 +74,7 @@ def move_dates(days: Int32Array, months: Int32Array, day: int) -> Int64Array:
     `day`: FIRST or LAST day of the resulting month; KEPT for the same day of the month, or the last day if the month
     is shorter.
     """
-    out: Int64Array = allocate(days.size, np.int64)
+    out: Int64Array = allocate_array(days.size, np.int64)
     _move(freeze(days), freeze(months), day, out)
     return out
 

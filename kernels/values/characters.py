@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, VarBytes, allocate, as_binary, view_var_bytes
+from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, VarBytes, allocate_array, as_binary, view_var_bytes
 from sparkext.kernels.runtime.intrinsics import copy_bytes
 from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
@@ -22,7 +22,7 @@ Int32Array = npt.NDArray[np.int32]
 def count_characters(column: pa.Array) -> Int32Array:
     """Return the number of characters of each text, int32[n]; undefined for null rows."""
     texts = view_var_bytes(column)
-    out: Int32Array = allocate(len(column), np.int32)
+    out: Int32Array = allocate_array(len(column), np.int32)
     _count(texts.offsets, texts.data, out)
     return out
 
@@ -34,10 +34,10 @@ def take_substrings(column: pa.Array, position: int, length: int) -> pa.Array:
     missing characters count towards `length`.
     """
     texts = view_var_bytes(column)
-    starts: Int64Array = allocate(len(column), np.int64)
-    offsets: Int64Array = allocate(len(column) + 1, np.int64)
+    starts: Int64Array = allocate_array(len(column), np.int64)
+    offsets: Int64Array = allocate_array(len(column) + 1, np.int64)
     _cut(texts.offsets, texts.data, position, length, starts, offsets)
-    data: UInt8Array = allocate(int(offsets[-1]), np.uint8)
+    data: UInt8Array = allocate_array(int(offsets[-1]), np.uint8)
     _copy(freeze(starts), freeze(offsets), texts.data, data)
     return as_binary(VarBytes(freeze(offsets), freeze(data)))
 

@@ -395,7 +395,9 @@ def _register_extreme(function: Callable[..., Any]) -> None:
     @_register_implementation(function)
     def _of(a: Any, b: Any) -> _Implementation:
         if _are_numbers(a, b) and _is_integer(a) != _is_integer(b):
-            raise TypingError(f"{function.__name__} of an integer and a float may be either: convert one of them")
+            raise TypingError(
+                f"{function.__name__} of an integer and a float may return either type: convert one argument"
+            )
         return lambda a, b: function(a, b)
 
 

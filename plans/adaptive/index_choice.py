@@ -110,7 +110,7 @@ def choose_index(
         least = estimate_build_bytes("ordered", keys)
         if least < needed:
             return IndexChoice(
-                "ordered", f"a {kind} index would take {needed:,} bytes to build, {headroom:,} are free", least
+                "ordered", f"building a {kind} index needs {needed:,} bytes, {headroom:,} are free", least
             )
     return IndexChoice(kind, reason, needed)
 
@@ -118,7 +118,7 @@ def choose_index(
 def _choose_fastest(algorithm: str, keys: BuildKeys, probe_ordered: bool, rows_matter: bool) -> tuple[str, str]:
     """Return the kind of index to build if memory does not matter, and the reason."""
     if algorithm == "sort_merge":
-        return "ordered", "sort-merge was asked for"
+        return "ordered", "sort-merge was requested"
     if not keys.word:
         return "hash", "keys are byte strings or wider than 64 bits"
     span = keys.span
@@ -126,11 +126,14 @@ def _choose_fastest(algorithm: str, keys: BuildKeys, probe_ordered: bool, rows_m
         return "hash", "no build row has a key that can match"
     dense = max(DENSE_RANGE_PER_ROW * keys.valid, SMALL_DENSE_RANGE)
     if not rows_matter and span <= SLOTS_PER_BIT * dense:
-        return "key set", f"keys span {span:,} values for {keys.valid:,} rows, and only whether they are there is asked"
+        return (
+            "key set",
+            f"keys span {span:,} values for {keys.valid:,} rows, and the join only tests whether a key exists",
+        )
     if span <= dense:
         return "dense", f"keys span {span:,} values for {keys.valid:,} rows: addressed directly"
     if algorithm == "auto" and probe_ordered:
-        return "ordered", "probe rows come in the order of the key: merged"
+        return "ordered", "probe rows are in the order of the key: merged"
     return "hash", f"keys span {span:,} values for {keys.valid:,} rows: too sparse to address directly"
 
 

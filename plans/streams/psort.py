@@ -1,7 +1,7 @@
 """The planner of the P-SORT paper: assigns operator keys to partitions.
 
 Source: Katsunuma et al. (`docs/papers.md` 1). Ordered streams run another planner, `order_table`, which uses only
-`compute_makespan` of this module; the rest is used by the simulation in `bench.ordered_streams`.
+`compute_makespan` of this module; the rest is used by the simulation in `bench.cases.streams.ordered`.
 
 Rows with different operator keys (OPK, such as a sensor) may be processed independently. Rows with one order key (SPK,
 such as a device; each operator key has one) have to be emitted in the order of time. So all operator keys of an order

@@ -26,9 +26,11 @@ def declined(frame: DataFrame) -> list[str]:
         The session runs without the extension, or through Spark Connect, whose clients cannot read plans.
     """
     if is_connect(frame.sparkSession):
-        raise ExtensionMissingError("plans are out of reach through Spark Connect: explain() shows the same reasons")
+        raise ExtensionMissingError(
+            "declined cannot read plans through Spark Connect: explain() shows the same reasons"
+        )
     if not has_extension(frame.sparkSession):
         raise ExtensionMissingError(
-            "this session has not loaded the extension: build it with sparkext.configure(SparkSession.builder)"
+            "this session has not loaded the extension: create it with sparkext.configure(SparkSession.builder)"
         )
     return list_declined_joins(frame)

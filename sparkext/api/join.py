@@ -185,11 +185,13 @@ def _check_stream(kind: str | None, overrides: dict[str, object], problems: list
     """Add a problem for each argument that would require all rows of the left side, which is a stream."""
     if kind in BUILD_PRESERVING:
         problems.append(
-            f"the left side is a stream, and a {kind} join emits rows of other that match none of it: use an inner,"
-            " left, semi or anti join"
+            f"the left side is a stream: a {kind} join could emit the unmatched rows of other only after its last row."
+            " Use an inner, left, semi or anti join"
         )
     if overrides.get(PARTITIONED.name) == "always":
-        problems.append("partitioned=True is not for streams: leave it out, and other lies whole on each node")
+        problems.append(
+            "partitioned=True is not supported for streams: leave it out, and other is replicated on each node"
+        )
 
 
 def _join_replicated(

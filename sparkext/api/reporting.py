@@ -46,7 +46,9 @@ def report(frame: DataFrame | StreamingQuery) -> Report | StreamReport:
     if _is_query(frame):
         told = read_stream_report(cast("StreamingQuery", frame).recentProgress)
         if not told.batches:
-            raise ReportUnavailableError("this query has no join of streams, or has not ended a batch yet")
+            raise ReportUnavailableError(
+                "this query has no stream join or ordered operator, or has not finished a batch yet"
+            )
         return told
     return _report_frame(cast("DataFrame", frame))
 
@@ -76,7 +78,10 @@ def _report_frame(frame: DataFrame) -> Report:
     return _assemble_report(run.joins, tasks, notes, run.partitions)
 
 
-_NOT_OURS = "report needs the DataFrame that transform(pipelined_join(...)) returned; keep it before you derive others"
+_NOT_OURS = (
+    "report expects the DataFrame that transform(pipelined_join(...)) returned: keep it before you derive other"
+    " DataFrames from it"
+)
 
 
 _BEHIND_CONNECT = (
@@ -86,12 +91,15 @@ _BEHIND_CONNECT = (
 
 
 _SPOOLED = (
-    "Through Spark Connect tasks leave their metrics on their nodes, where a small job collects them: on a cluster,"
-    " those of nodes that the job did not reach are missing."
+    "Through Spark Connect, tasks store their metrics on their nodes, and a small job collects them. On a cluster, the"
+    " metrics of nodes that this job did not reach are missing."
 )
 
 
-_TOPMOST = "The plan has {} pipelines, and this is the topmost. Spark's UI shows each, at the operator PipelinedJoin."
+_TOPMOST = (
+    "The plan has {} pipelines, and this report is about the topmost. Spark's UI shows the metrics of each pipeline, at"
+    " its operator PipelinedJoin."
+)
 
 
 def _assemble_report(
@@ -99,8 +107,8 @@ def _assemble_report(
 ) -> Report:
     if not any(task.operators for task in tasks):
         raise ReportUnavailableError(
-            "this pipeline has not run yet: run an action on the DataFrame, then ask again. A run without any task, or"
-            " one that a limit, show or take cut short in a classic session, leaves no report either"
+            "this pipeline has not run yet: run an action on the DataFrame, then call report again. A run without tasks"
+            " has no report either, nor, in a classic session, a run that limit, show or take stopped early"
         )
     return summarise(labels, tasks, notes, partitions)
 

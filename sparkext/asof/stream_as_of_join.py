@@ -80,7 +80,7 @@ def stream_asof_join(
     fields = right.schema.fields
     resolved = resolve_as_of(outputs, fields, arguments, 1, settings.algorithm, case_sensitive, problems)
     if direction in ("forward", "nearest") and tolerance is None:
-        problems.append(f"direction={direction!r} needs a tolerance: else a row would wait for ever")
+        problems.append(f"direction={direction!r} requires a tolerance: without it, left rows would wait for ever")
     column = _resolve_ties(ties, fields, case_sensitive, problems)
     times = resolve_event_times(left, right, "an as-of join of streams", problems)
     if resolved is not None and times is not None:
@@ -117,7 +117,7 @@ def _check_times(resolved: ResolvedJoin, times: tuple[int, int], problems: list[
     near = _find_compared_columns(resolved)
     for side, time, column in zip(("left", "right"), times, near, strict=True):
         if time != column:
-            problems.append(f"on has to be the column with the watermark, which is another one on the {side} side")
+            problems.append(f"on must name the column with the watermark: on the {side} side it names another column")
 
 
 def derive_stored_sides(

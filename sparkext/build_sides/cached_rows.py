@@ -19,7 +19,7 @@ from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, open_cached_index
 from sparkext.build_sides.rows_on_disk import move_to_disk, share_of_headroom
 from sparkext.build_sides.sources import BuildSource, open_private_build_side
-from sparkext.memory.freed import release
+from sparkext.memory.freed import release_memory
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import make_contiguous
 from sparkext.storage.local_folder import local_folder
@@ -41,9 +41,9 @@ class CachedRows(ABC):
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
-        "max_bytes": "a limit: a build side is within it, or an error",
-        "cache_bytes": "a limit on what is kept",
-        "threads": "who makes the rows: their order is that of the files",
+        "max_bytes": "a limit: a build side that exceeds it is an error",
+        "cache_bytes": "a limit of the cache, which changes no rows",
+        "threads": "the division of work: rows are in the order of the files",
     }
 
     max_bytes: int
@@ -70,7 +70,7 @@ class CachedRows(ABC):
             if error.errno not in _DISK_PROBLEMS:
                 raise
             warnings.warn(
-                f"a build side cannot be kept on disk ({error}): this worker holds its own copy in memory",
+                f"a build side cannot be cached on disk ({error}): this worker holds its own copy in memory",
                 stacklevel=2,
             )
             return open_private_build_side(self.digest(), self.columns, recipe)
@@ -104,7 +104,7 @@ class CachedRows(ABC):
             table, made_by = self.collect(collected)
         rows, columns = table.num_rows, table.columns
         if collected.spilled:
-            release()
+            release_memory()
             for number, column in zip(recipe.indexed, move_to_disk(table.select(recipe.indexed), folder), strict=True):
                 columns[number] = column
         del table  # so that columns can be freed one by one

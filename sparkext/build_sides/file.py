@@ -100,7 +100,7 @@ def check_memory(rows: int, size: int) -> None:
     if free is not None and size > free:
         raise BuildSideTooLargeError(
             f"the build side does not fit in memory: making its first {rows:,} rows contiguous takes {size:,} bytes,"
-            f" but only {free:,} are free, and the rows cannot be kept on disk. {WAYS_OUT}"
+            f" but only {free:,} are free, and the rows cannot be stored on disk. {WAYS_OUT}"
         )
 
 

@@ -120,11 +120,11 @@ def build_index(
     ]
     ranges = key_ranges(key_columns, recipe.null_safe) if key_columns else None
     if ranges is None and not uses_words([column.type for column in key_columns], recipe.null_safe):
-        _require_memory(sum(column.nbytes for column in key_columns) + 16 * rows, rows, "putting its keys together")
+        _require_memory(sum(column.nbytes for column in key_columns) + 16 * rows, rows, "combining its keys")
     if recipe.bounds:
         ranked = [columns[column].nbytes for column, bound_type in recipe.bounds if is_ranked(bound_type)]
         ranking = RANK_BYTES_PER_ROW * rows * len(ranked) + RANK_COPIES * sum(ranked)
-        _require_memory(SORT_BYTES_PER_ROW * rows + ranking, rows, "ordering its rows")
+        _require_memory(SORT_BYTES_PER_ROW * rows + ranking, rows, "sorting its rows")
         compared = [cast_key(columns[column], bound_type) for column, bound_type in recipe.bounds]
         index: AnyIndex = build_range_index(
             compared,
@@ -143,7 +143,7 @@ def build_index(
         index, reason = _build_equality_index(normalise_keys(key_columns, recipe.null_safe, ranges), recipe, threads)
     clustered = recipe.may_cluster and _is_worth_clustering(index, columns)
     if clustered:
-        reason = f"{reason}; many rows a key: payload copied in the order of keys"
+        reason = f"{reason}; many rows per key: payload copied in the order of keys"
     index, info = _describe_index(index, reason, rows, started)
     bounds = key_bounds(key_columns, recipe.null_safe)
     return index, replace(info, key_ranges=ranges, key_bounds=bounds, build_bytes=size, clustered=clustered)

@@ -49,7 +49,7 @@ class MappedFile:
                 raise
             # With a full or read-only disk, the query needs more memory, but does not fail.
             warnings.warn(
-                f"files beside {path} cannot be shared ({error}): this worker holds its own copy in memory",
+                f"files next to {path} cannot be shared ({error}): this worker holds its own copy in memory",
                 stacklevel=2,
             )
             return open_private_build_side(self.digest(), self.columns, recipe)
@@ -139,7 +139,7 @@ class BroadcastBytes:
     `name` identifies the rows: between tasks, workers drop broadcasts and load them again as other objects.
     """
 
-    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"broadcast": "its name tells it from all others"}
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"broadcast": "its name identifies it"}
 
     name: str
     broadcast: Any

@@ -105,7 +105,7 @@ class Fingerprint(NamedTuple):
     hash_xor: int | None
 
 
-def fingerprint(frame: DataFrame) -> Fingerprint:
+def compute_result_fingerprint(frame: DataFrame) -> Fingerprint:
     """Count the rows, and combine a 64-bit hash of all columns of each row by sum and by xor.
 
     Both are independent of the order. The sum detects duplicates, which cancel out in the xor; the xor depends on every
@@ -137,7 +137,7 @@ class Measurement:
         return statistics.median(self.seconds)
 
 
-def run(scale_factor: float = 1, root: Path = DEFAULT_ROOT, cores: int | None = None, runs: int = 3) -> int:
+def run_demo(scale_factor: float = 1, root: Path = DEFAULT_ROOT, cores: int | None = None, runs: int = 3) -> int:
     """Run the demo and print its table. Return the exit status, 1 if the rows of the plans differ.
 
     `root` has one folder of tables per scale factor; `cores` defaults to all cores.
@@ -189,7 +189,7 @@ def _compare(
     prints = {}
     for name, build in contestants.items():
         with _report_step(f"verifying: rows and checksum of {name}"):
-            prints[name] = fingerprint(build(opened()))
+            prints[name] = compute_result_fingerprint(build(opened()))
     different = [name for name in prints if prints[name] != prints[DEFAULT]]
     if different:
         print(_describe_mismatch(prints, different))
@@ -250,7 +250,7 @@ def format_timing_table(measurements: Sequence[Measurement]) -> str:
 
 
 def _describe_mismatch(prints: Mapping[str, Fingerprint], different: Sequence[str]) -> str:
-    lines = [f"WRONG: {' and '.join(different)} did not give the rows of {DEFAULT}. Nothing was timed.", ""]
+    lines = [f"WRONG: {' and '.join(different)} did not return the rows of {DEFAULT}. Nothing was timed.", ""]
     for name in [DEFAULT, *different]:
         lines.append(name)
         lines += [f"  {field:<9} {value}" for field, value in prints[name]._asdict().items()]
@@ -260,10 +260,10 @@ def _describe_mismatch(prints: Mapping[str, Fingerprint], different: Sequence[st
 def _describe_measurement(tables: Tables, rows: int, runs: int, cores: int) -> str:
     columns = sum(len(table.columns) for table in tables.values())
     return (
-        f"Verified: the plans give the same schema, {rows:,} rows, and the same checksums (sum and xor of a\n"
+        f"Verified: the plans return the same schema, {rows:,} rows, and the same checksums (sum and xor of a\n"
         f"64-bit hash of each row over all {columns} columns and their null flags).\n"
-        f"Timed: median of {runs} alternating runs on {cores} cores after one warm-up each, from asking for\n"
-        f"the plan until Spark's noop sink has received every row (it reads no values). For sparkext that\n"
+        f"Timed: median of {runs} alternating runs on {cores} cores after one warm-up each, from the request\n"
+        f"of the plan until Spark's noop sink has received every row (it reads no values). For sparkext this\n"
         f"includes collecting or reading the build sides and rebuilding their indexes. Not timed: data\n"
         f"generation, Spark's start, compilation."
     )

@@ -31,7 +31,7 @@ def run(only: Sequence[str] = ()) -> int:
     `only` names some of `LOCAL_CHECKS`. If it is empty, all local checks and the checks of a session run.
     """
     if not only:
-        print(f"sparkext {__version__}: what it needs, and what is here. An arrow (->) says what to do.\n")
+        print(f"sparkext {__version__}: requirements, and what was found. The text after an arrow (->) is a remedy.\n")
     reported: list[Finding] = []
     for finding in run_checks(only):
         print(finding, flush=True)
@@ -101,13 +101,15 @@ def check_pyspark() -> Finding:
         return Finding(Status.FAIL, "pyspark", f"cannot be imported: {error}", INSTALL_PYSPARK)
     minor = parse_release(version)
     if minor == REFERENCE_PYSPARK:
-        return Finding(Status.OK, "pyspark", f"{version}, of the {reference} that sparkext is tested with")
+        return Finding(Status.OK, "pyspark", f"{version}: sparkext is tested with {reference}")
     if format_release(minor) in list_supported_minors():
-        detail = f"{version}: joins of both doors are tested with it, everything with {reference}"
+        detail = (
+            f"{version}: joins of transforms and of the extension are tested with it, all features with {reference}"
+        )
         return Finding(Status.OK, "pyspark", detail)
     advice = f"{INSTALL_PYSPARK}, or compare results with those of Spark's own joins first"
     if minor in TRANSFORMS_PYSPARK:
-        detail = f"{version}: with it only joins of transforms in classic sessions are tested"
+        detail = f"{version}: only joins of transforms in classic sessions are tested with it"
         return Finding(Status.WARN, "pyspark", detail, advice)
     return Finding(Status.WARN, "pyspark", f"{version}: sparkext is not tested with it", advice)
 
@@ -120,10 +122,10 @@ def check_jar() -> Finding:
         return Finding(Status.WARN, "extension jar", f"not checked: {error}")
     with suppress(EnvironmentProblemError):
         return Finding(Status.OK, "extension jar", f"{locate_jar()}, which sparkext.configure adds to a session")
-    detail = f"none for PySpark {minor}: transforms (pipelined_join) work, plain joins and SQL stay Spark's own"
+    detail = f"none for PySpark {minor}: transforms (pipelined_join) work, but Spark itself runs plain joins and SQL"
     if minor in list_supported_minors():
         return Finding(Status.WARN, "extension jar", detail, "python -m sparkext jar --build")
-    return Finding(Status.WARN, "extension jar", detail, f"a PySpark of {', '.join(list_supported_minors())} has one")
+    return Finding(Status.WARN, "extension jar", detail, f"install PySpark {' or '.join(list_supported_minors())}")
 
 
 def check_progress() -> Finding:

@@ -23,7 +23,7 @@ from sparkext.spark.extension import list_declined_joins, plans_joins
 from sparkext.spark.jar import locate_jar
 from sparkext.spark.jvm import find_table_format_version, started_by_spark_submit
 from sparkext.spark.session import configure
-from sparkext.spark.session_settings import is_local, read_configured_options
+from sparkext.spark.session_settings import is_local_master, read_configured_options
 from sparkext.spark.worker_python import explain_worker_failure, query_workers
 from sparkext.wording import LIMITS, format_bytes, format_count
 
@@ -66,7 +66,7 @@ def _run_checks_in_session() -> Iterator[Finding]:
         yield run_guarded("options", lambda: check_options(spark))
         yield run_guarded("io encryption", lambda: check_io_encryption(spark))
         yield run_guarded("lake tables", check_table_formats)
-        if is_local(spark):
+        if is_local_master(spark):
             yield run_guarded("local dirs", lambda: check_local_dirs(spark))
         else:
             yield Finding(Status.OK, "local dirs", "not checked: the executors' folders are on other nodes")
@@ -127,7 +127,7 @@ def check_session(version: str, master: str, seconds: float) -> Finding:
     if parse_release(version) != parse_release(package):
         home = os.environ.get("SPARK_HOME", "unset")
         detail = f"the JVM runs Spark {version}, the package is pyspark {package} (SPARK_HOME is {home})"
-        return Finding(Status.WARN, "session", detail, "unset SPARK_HOME, or install the pyspark of that Spark")
+        return Finding(Status.WARN, "session", detail, "unset SPARK_HOME, or install the same version of pyspark")
     return Finding(Status.OK, "session", f"Spark {version} started in {seconds:.1f} s ({master})")
 
 
@@ -143,7 +143,7 @@ def check_options(spark: SparkSession) -> Finding:
 def check_io_encryption(spark: SparkSession) -> Finding:
     """Check whether Spark encrypts its files on local disks, including broadcasts."""
     if spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") == "true":
-        advice = "set spark.io.encryption.enabled=false where that is allowed, or keep build sides small"
+        advice = "set spark.io.encryption.enabled=false if that is allowed, or keep build sides small"
         detail = "on: each worker process holds its own copy of a build side, and the session extension plans no join"
         return Finding(Status.WARN, "io encryption", detail, advice)
     return Finding(Status.OK, "io encryption", "off: the workers of a node share one copy of a build side")
@@ -256,7 +256,7 @@ def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
         advice = f"install sparkext for {facts['executable']}, or {_NAME_THIS_PYTHON}"
         return Finding(Status.FAIL, "worker imports", detail, advice)
     if facts["imports"]["sparkext"] != __version__:
-        advice = "install one version on the driver and on all nodes"
+        advice = "install the same version on the driver and on all nodes"
         return Finding(Status.FAIL, "worker imports", f"{detail}, but the driver has sparkext {__version__}", advice)
     return Finding(Status.OK, "worker imports", f"{detail}: a worker can import everything that joins need")
 
@@ -266,23 +266,23 @@ def check_numba_cache(facts: Mapping[str, Any]) -> Finding:
     if facts["cache"].startswith("!"):
         advice = "set NUMBA_CACHE_DIR (or spark.executorEnv.NUMBA_CACHE_DIR) to a folder that workers can write"
         return Finding(Status.FAIL, "numba cache", facts["cache"].lstrip("!"), advice)
-    return Finding(Status.OK, "numba cache", f"compiled kernels are kept in {facts['cache']}")
+    return Finding(Status.OK, "numba cache", f"compiled kernels are cached in {facts['cache']}")
 
 
-def check_memory(facts: Mapping[str, Any]) -> Finding:
+def check_worker_memory(facts: Mapping[str, Any]) -> Finding:
     """Check the memory limits from which a worker derives its output budgets."""
     broken = [found for found in (facts["memory"], facts["headroom"]) if isinstance(found, str)]
     if broken:
         return Finding(Status.FAIL, "memory", broken[0].lstrip("!"), "this is a bug in sparkext: please report it")
     looked_at = tuple(f"{name}: {value}" for name, value in facts["memory"][:-1])
     if not facts["headroom"]:
-        detail = "no limit is known, so budgets do not follow memory"
+        detail = "no memory limit is known, so budgets do not adapt to memory"
         return Finding(Status.WARN, "memory", detail, "set spark.sparkext.memory.maxBytes", looked_at)
     free, limit = facts["headroom"]
-    detail = f"{format_bytes(free)} free for a worker, bound by {LIMITS[limit]}"
+    detail = f"{format_bytes(free)} free for a worker, determined by {LIMITS[limit]}"
     if free < _ENOUGH_MEMORY:
         enough = format_bytes(_ENOUGH_MEMORY)
-        advice = f"free some memory: a worker needs a quarter of a GiB before it joins; {enough} is comfortable"
+        advice = f"free some memory: a worker needs at least 256 MiB for joins; {enough} is recommended"
         return Finding(Status.WARN, "memory", detail, advice, looked_at)
     return Finding(Status.OK, "memory", detail, more=looked_at)
 
@@ -310,7 +310,7 @@ WORKER_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], Finding]] = {
     "worker python": check_worker_python,
     "worker imports": check_worker_imports,
     "numba cache": check_numba_cache,
-    "memory": check_memory,
+    "memory": check_worker_memory,
 }
 
 SESSION_CHECKS = ("session", "options", "io encryption", "lake tables", "local dirs", *WORKER_CHECKS, "a join")

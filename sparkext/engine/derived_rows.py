@@ -112,9 +112,9 @@ class DerivedRows(CachedRows):
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
         **CachedRows.NOT_IN_FINGERPRINT,
-        "spec_json": "what it says is covered, but for labels",
-        "parts": "who reads what: rows are in the order of the files, which are covered",
-        "settings": "how rows are made; what of them decides about indexes is in recipes, which are covered",
+        "spec_json": "all of its content is covered, except labels",
+        "parts": "the division of work: rows are in the order of the files, which are covered",
+        "settings": "how rows are derived; recipes, which are covered, have the settings of indexes",
     }
 
     spec_json: str

@@ -71,7 +71,7 @@ def create_operators(
 ) -> list[Operator]:
     """Return a spec's joins over these build sides, in the order of `metrics.order`, followed by the spec's filter."""
     if len(builds) != len(spec.joins):
-        raise ValueError(f"{len(spec.joins)} joins need as many build sides, got {len(builds)}")
+        raise ValueError(f"{len(spec.joins)} joins need one build side each, got {len(builds)}")
     order = metrics.order or range(len(builds))
     places = {number: place for place, number in enumerate(order)}
     operators: list[Operator] = [

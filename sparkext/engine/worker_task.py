@@ -99,9 +99,9 @@ def check_version(made_by: str) -> None:
     """
     if made_by != __version__:
         raise EnvironmentProblemError(
-            f"the driver, or the jar that it has loaded, is of sparkext {made_by}, this worker ({sys.executable}) has"
-            f" {__version__}: install one version on the driver and on all nodes, and load the jar that"
-            " `python -m sparkext jar` prints there"
+            f"the driver or its jar has sparkext {made_by}, but this worker ({sys.executable}) has sparkext"
+            f" {__version__}: install the same version on the driver and on all nodes, and load the jar that"
+            " `python -m sparkext jar` prints on the driver"
         )
 
 

@@ -28,7 +28,7 @@ from sparkext.expressions.vectors import (
     unite_masks,
     where_true,
 )
-from sparkext.kernels.columns.buffers import allocate
+from sparkext.kernels.columns.buffers import allocate_array
 from sparkext.kernels.runtime.jit import AnyArray
 from sparkext.plans.expressions.expression import Expression
 
@@ -284,7 +284,7 @@ def _apply_ufunc(ufunc: Any, one: AnyArray, other: AnyArray) -> AnyArray:
     """Apply a function; arrays of words are allocated from Arrow's memory pool."""
     if one.dtype == object or one.ndim == other.ndim == 0:
         return np.asarray(ufunc(one, other), dtype=one.dtype)
-    return np.asarray(ufunc(one, other, out=allocate((one if one.ndim else other).size, np.int64)))
+    return np.asarray(ufunc(one, other, out=allocate_array((one if one.ndim else other).size, np.int64)))
 
 
 def _shift_digits(data: AnyArray, places: int) -> AnyArray:

@@ -45,7 +45,10 @@ def check_no_left_side(function: str, argument: str, value: Any, usage: str) -> 
     """Raise if `value` is a table, which the caller took for the left side: `transform` passes the left side itself."""
     if type(value).__name__ in _FRAMES:
         raise InvalidJoinError(
-            [f"{function}: {argument} is a {type(value).__name__}. The left side is no argument: call it as {usage}"]
+            [
+                f"{function}: {argument} is a {type(value).__name__}. The left side is not an argument: call it as"
+                f" {usage}"
+            ]
         )
 
 

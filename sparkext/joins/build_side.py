@@ -135,10 +135,15 @@ def _convert_with_spark(session: SparkSession, other: Any, problems: list[str]) 
 
 def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) -> DriverBuildSide | None:
     if is_connect(session) != is_connect(other.sparkSession):
-        problems.append("one side belongs to a Spark Connect session and the other to a classic one")
+        problems.append(
+            "one side belongs to a Spark Connect session and the other to a classic session: create both in one session"
+        )
         return None
     if other.isStreaming:
-        problems.append("other is a streaming DataFrame: a build side must be finite. See sparkext.streams.stream_join")
+        problems.append(
+            "other is a streaming DataFrame: a build side must be finite. For two streams use"
+            " sparkext.streams.stream_join"
+        )
         return None
 
     def collect(positions: tuple[int, ...], settings: Settings) -> pa.Table:

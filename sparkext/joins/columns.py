@@ -57,9 +57,9 @@ def find_common_type(left: StructField, right: StructField, problems: list[str])
         key_type = spark_key_type(field)
         if key_type is None:
             problems.append(
-                f"{side} column {field.name!r} of type {field.dataType.simpleString()} cannot be a join key here:"
-                " keys are integers, floats, decimals, booleans, dates, timestamps, binary-collated strings or binary."
-                " Join it with Spark's own join"
+                f"{side} column {field.name!r} of type {field.dataType.simpleString()} cannot be a join key:"
+                " expected integers, floats, decimals, booleans, dates, timestamps, binary-collated strings or binary."
+                " Use Spark's own join"
             )
         types.append(key_type)
     if types[0] is None or types[1] is None:
@@ -68,7 +68,7 @@ def find_common_type(left: StructField, right: StructField, problems: list[str])
     if common is None:
         problems.append(
             f"left column {left.name!r} ({left.dataType.simpleString()}) and right column {right.name!r}"
-            f" ({right.dataType.simpleString()}) have no common type that keeps every value: cast one of them"
+            f" ({right.dataType.simpleString()}) have no common type that represents every value: cast one column"
         )
     return common
 

@@ -54,7 +54,7 @@ def read_condition(on: Any, kind: str | None, how: object, problems: list[str]) 
     nothing = JoinCondition((), using=False)
     if on is None:
         if str(how).lower() != "cross":
-            problems.append("on is missing: name the key columns (only how='cross' joins without any)")
+            problems.append("on is missing: name the key columns (only how='cross' needs no keys)")
         return nothing
     items = [on] if isinstance(on, str) else on
     if not isinstance(items, (list, tuple)):
@@ -70,7 +70,7 @@ def read_condition(on: Any, kind: str | None, how: object, problems: list[str]) 
     pairs = tuple(part for part in read if isinstance(part, NamedPair))
     ranges = tuple(part for part in read if isinstance(part, NamedRange))
     if ranges and not pairs and kind in BUILD_PRESERVING:
-        problems.append(f"a {kind} join on comparisons needs an equality as well: name one, or exchange the two sides")
+        problems.append(f"a {kind} join on comparisons needs an equality as well: add it to on, or exchange the sides")
     return JoinCondition(pairs, using=False, ranges=ranges)
 
 
@@ -90,8 +90,8 @@ def _read_item(item: Any) -> NamedPair | NamedRange | None:
 def _describe_wrong_item(item: Any) -> str:
     if type(item).__name__ == "Column":
         return (
-            f"on holds the Column {item}: conditions on Columns need the session extension (sparkext.configure); here"
-            " name the columns instead, as in on=[('left_name', 'right_name')]"
+            f"on holds the Column {item}: conditions on Columns need the session extension (sparkext.configure)."
+            " Without it, name the columns, as in on=[('left_name', 'right_name')]"
         )
     return (
         f"on holds {item!r}: expected a column name, a list of names, or a list of (left, right) or"

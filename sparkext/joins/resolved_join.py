@@ -111,8 +111,8 @@ def _check_compared(columns: Sequence[tuple[str, KeyType | None]], problems: lis
         problems.append(
             f"on compares {len(distinct)} columns of the right side"
             f" ({', '.join(f'{name!r} as {key_type}' for name, key_type in distinct)}), but an index supports at most"
-            f" {MOST_COMPARED}: for the others, filter the result of an inner join, or use Column conditions, which"
-            " need the session extension"
+            f" {MOST_COMPARED}. Filter the result of an inner join by the other columns, or use Column conditions,"
+            " which need the session extension"
         )
 
 

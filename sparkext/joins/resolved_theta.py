@@ -102,7 +102,7 @@ def _select_columns(outputs: Sequence[OutputField], names: set[str] | None) -> l
 
 
 def _listed(columns: Sequence[NamedColumn]) -> str:
-    return ", ".join(f"{name} ({kind})" for name, kind in record_fields(columns)) or "no column of numbers"
+    return ", ".join(f"{name} ({kind})" for name, kind in record_fields(columns)) or "no numeric column"
 
 
 def _name(predicate: Any) -> str:

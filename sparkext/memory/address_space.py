@@ -90,7 +90,8 @@ def check_process_limit() -> None:
     if found is not None and found < LEAST_BYTES:
         raise EnvironmentProblemError(
             f"this worker may use {format_bytes(found)} of address space (spark.executor.pyspark.memory, shared by the"
-            f" spark.executor.cores); a pipelined join needs at least {format_bytes(LEAST_BYTES)}: raise it, or unset it"
+            f" spark.executor.cores); a pipelined join needs at least {format_bytes(LEAST_BYTES)}: raise it, or"
+            " unset it"
         )
 
 

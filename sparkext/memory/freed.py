@@ -36,10 +36,10 @@ def release_unless_ample() -> None:
 
     headroom = process_probe().headroom()
     if headroom is None or headroom.bytes < _AMPLE * pa.default_memory_pool().max_memory():
-        release()
+        release_memory()
 
 
-def release() -> None:
+def release_memory() -> None:
     """Return the memory freed by this thread to the system: allocators keep freed memory per thread."""
     import pyarrow as pa
 
@@ -53,7 +53,7 @@ def reclaim() -> bool:
     now = time.monotonic()
     if now < _reclaimed + _RECLAIM_SECONDS:
         return False
-    release()
+    release_memory()
     _reclaimed = now
     return True
 

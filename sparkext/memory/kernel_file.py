@@ -32,7 +32,7 @@ class KernelFile:
 
     def number(self) -> int | None:
         """Return the content as an integer; None for `max`, for invalid content and for an empty file."""
-        return number(self.read())
+        return parse_number(self.read())
 
     def close(self) -> None:
         """Close the descriptor. From then on, the file is read as empty."""
@@ -49,7 +49,7 @@ def read_once(path: Path) -> bytes:
         return b""
 
 
-def number(text: bytes) -> int | None:
+def parse_number(text: bytes) -> int | None:
     """Return the text as an integer; None if it is not one."""
     try:
         return int(text)
@@ -63,4 +63,4 @@ def parse_field(text: bytes, needle: bytes) -> int | None:
     if start < 0:
         return None
     words = text[start + len(needle) : start + len(needle) + 48].split(None, 1)
-    return number(words[0]) if words else None
+    return parse_number(words[0]) if words else None

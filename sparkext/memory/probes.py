@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from sparkext.memory import address_space
 from sparkext.memory.control_groups import ControlGroup, find_control_groups
-from sparkext.memory.kernel_file import KernelFile, number, parse_field
+from sparkext.memory.kernel_file import KernelFile, parse_field, parse_number
 from sparkext.wording import format_bytes
 
 LimitName = Literal["cgroup", "rlimit_as", "available", "configured"]
@@ -195,7 +195,7 @@ class MemoryProbe:
             used = "unknown" if mapped is None else format_bytes(mapped)
             space = f"limit {format_bytes(limit)}, used {used} ({self._statm.path})"
         available = "unknown" if self._available is None else format_bytes(self._available)
-        result = "unknown" if headroom is None else f"{format_bytes(headroom.bytes)}, bound by {headroom.limit}"
+        result = "unknown" if headroom is None else f"{format_bytes(headroom.bytes)}, determined by {headroom.limit}"
         return [
             *lines,
             ("address space (RLIMIT_AS)", space),
@@ -226,7 +226,7 @@ class MemoryProbe:
 
     def _mapped(self) -> int | None:
         """Return the bytes of address space in use, from the first field of statm; None if unknown."""
-        pages = number(self._statm.read().partition(b" ")[0])
+        pages = parse_number(self._statm.read().partition(b" ")[0])
         return None if pages is None else pages * self._page_bytes
 
 

@@ -89,7 +89,7 @@ class TaskRegister:
     def _enter(self) -> None:
         with self._locked(_PATIENCE_SECONDS) as is_held:
             if not is_held:
-                raise TimeoutError("a process that holds the lock of the register stands still")
+                raise TimeoutError("the process that holds the lock of the register makes no progress")
             self._sweep()
             free = np.flatnonzero(self._slots[:, 0] == 0)
             if free.size:
@@ -187,7 +187,7 @@ def _open_private(path: Path) -> int:
     private = status.st_uid == os.getuid() and not status.st_mode & 0o077 and status.st_nlink == 1
     if not stat.S_ISREG(status.st_mode) or not private:
         os.close(descriptor)
-        raise PermissionError(f"{path} is not a private file of this user's")
+        raise PermissionError(f"{path} is not a private file of this user")
     return descriptor
 
 

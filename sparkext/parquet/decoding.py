@@ -65,11 +65,12 @@ def convert_to_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.A
                 return array.cast(pa.timestamp("us", tz=array.type.tz)).view(target)
         if _is_respelled(array.type, target):
             return array.cast(target if array.nbytes <= MAX_VAR_BYTES else widen_type(target) or target)
-        problem = "these are other values"
+        problem = "the types differ"
     except (pa.ArrowException, TypeError) as error:
         problem = str(error)
     raise SchemaMismatchError(
-        f"{path} holds {array.type} where the query was planned for {target}: was it replaced? ({problem})"
+        f"{path} contains {array.type}, but the query was planned for {target}: check whether the file was replaced"
+        f" ({problem})"
     )
 
 

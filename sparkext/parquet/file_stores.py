@@ -119,7 +119,7 @@ class Bucket:
         opened = open_file_system(self).open_input_file(self._key(path))
         said = {str(name): value.decode() for name, value in opened.metadata().items()}
         if "ETag" not in said:
-            raise OSError("the store returns no ETag to identify it by")
+            raise OSError("the store returns no ETag, which is required to identify the object")
         identity = tuple(said.get(name, "") for name in _IDENTITY)
         with _TURN:
             _OPENED[self, path] = identity, opened
@@ -143,7 +143,7 @@ _OPENED: LruCache[tuple[Bucket, str], tuple[Identity, Any]] = LruCache(_OPENED_O
 _TURN = Lock()
 
 
-def is_local(path: str) -> bool:
+def is_local_path(path: str) -> bool:
     """Return whether a path names a local file."""
     return _REMOTE.fullmatch(path) is None
 
@@ -157,7 +157,7 @@ def split_remote_path(path: str) -> tuple[str, str]:
 
 def store_of(path: str, buckets: Sequence[Bucket]) -> FileStore:
     """Return the store of a path; `buckets` are the available ones."""
-    if is_local(path):
+    if is_local_path(path):
         return LocalFiles()
     name = split_remote_path(path)[1]
     return next(bucket for bucket in buckets if bucket.name == name)

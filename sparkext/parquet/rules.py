@@ -57,7 +57,7 @@ def find_read_problem(
             f"column {name} is stored as {column.physical_type} {column.logical_type}, which Spark reads in its own way"
         )
     if stored != target:
-        return f"column {name} is of type {stored} in it, and {target} is declared"
+        return f"column {name} has type {stored} in the file, expected {target}"
     return find_calendar_problem(metadata, name, leaf, target, calendars)
 
 

@@ -36,15 +36,16 @@ _KEEPS_PROBE = ("left", "full", "anti")
 def check_partitionable(session: SparkSession, condition: JoinCondition, problems: list[str]) -> None:
     """Add to `problems` why a join on this condition cannot be partitioned."""
     if not condition.pairs:
-        problems.append("partitioned=True needs a column of each side that has to be equal: name it in on")
+        problems.append("partitioned=True needs an equality of the two sides: name a column of each side in on")
     if not limits_batches(session):
         problems.append(
-            f"partitioned=True needs Spark 4.1, this is {session.version}: it sends rows to Python 10,000 at a time,"
-            " however large they are"
+            f"partitioned=True needs Spark 4.1 or later, this is {session.version}: it sends 10,000 rows at a time to"
+            " Python, whatever their size"
         )
     if encrypts_files(session):
         problems.append(
-            "partitioned=True is not for spark.io.encryption.enabled: what memory has no room for waits in plain files"
+            "partitioned=True does not support spark.io.encryption.enabled: rows that do not fit in memory are written"
+            " to unencrypted files"
         )
 
 

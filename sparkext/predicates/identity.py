@@ -59,7 +59,7 @@ def captured_arguments(function: FunctionType) -> tuple[Argument, ...]:
     )
 
 
-def fingerprint(function: FunctionType, arguments: Iterable[Argument], more: object) -> str:
+def compute_predicate_fingerprint(function: FunctionType, arguments: Iterable[Argument], more: object) -> str:
     """Return a digest of a function's code and of its captured values, except `arguments`.
 
     `more`: further values that determine the machine code: texts, numbers, tuples of these.

@@ -25,7 +25,7 @@ from numba.core.errors import NumbaError
 from sparkext.kernels.indexes.nested_loop import FAILED
 from sparkext.kernels.runtime.jit import JIT_ENABLED
 from sparkext.predicates.compiler import called_function, compile_function, field_of, infer_return_type
-from sparkext.predicates.identity import DEFAULT, Argument, captured_arguments, fingerprint
+from sparkext.predicates.identity import DEFAULT, Argument, captured_arguments, compute_predicate_fingerprint
 from sparkext.storage.last_used import LruCache
 from sparkext.wording import format_count
 
@@ -97,7 +97,7 @@ class _RecordTracker:
                 taken = [self.of(called, number) for number, var in enumerate(value.args) if var.name in record]
                 return set().union(*taken)
             raise ValueError("passes a row to a function that is not compiled with numba.njit")
-        raise ValueError("reads a row as a whole: name its columns, as in left.x")
+        raise ValueError("uses a row as a whole: read its columns by name, as in left.x")
 
 
 def _list_variables_read(statement: Any) -> list[Any]:
@@ -144,7 +144,7 @@ def bind_predicate(predicate: Callable[..., Any], left: Fields, right: Fields) -
     function = unwrap_predicate(predicate)
 
     def bound(arguments: tuple[Argument, ...]) -> BoundPredicate:
-        key = fingerprint(function, arguments, (tuple(left), tuple(right)))
+        key = compute_predicate_fingerprint(function, arguments, (tuple(left), tuple(right)))
         return BoundPredicate(predicate, arguments, key)
 
     def compiles(arguments: tuple[Argument, ...]) -> bool:
@@ -245,14 +245,14 @@ def evaluate(
     """Evaluate a predicate in Python for a pair of rows. `values`: of the left row, and of the right row."""
     records = [
         _create_record_class(name, _list_field_names(fields))(
-            *(number(v, kind) for v, (_, kind) in zip(row, fields or [_NOTHING], strict=True))
+            *(read_element(v, kind) for v, (_, kind) in zip(row, fields or [_NOTHING], strict=True))
         )
         for name, fields, row in zip(("left", "right"), (left, right), values, strict=True)
     ]
     return bool(predicate(*records))
 
 
-def number(value: np.generic, kind: str) -> int | float | bool:
+def read_element(value: np.generic, kind: str) -> int | float | bool:
     """Return an array element as the Python value passed to the predicate."""
     return bool(value) if kind == "bool" else value.item()
 

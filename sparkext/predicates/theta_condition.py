@@ -26,7 +26,7 @@ from sparkext.plans.expressions.key_types import KeyType, parse_key_type
 from sparkext.plans.expressions.number_types import number_type
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate, Theta
-from sparkext.predicates.python_predicate import bind_predicate, evaluate, functions_of_predicate, number
+from sparkext.predicates.python_predicate import bind_predicate, evaluate, functions_of_predicate, read_element
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
 from sparkext.storage.last_used import LruCache
@@ -170,7 +170,7 @@ class _PythonCondition:
         return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows, probe_rows, self._build_rows)
 
     def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
-        raise NotImplementedError("a predicate in Python has no keys beside it")
+        raise NotImplementedError("a join by a predicate in Python has no keys")
 
 
 def record_fields(columns: Sequence[NamedColumn]) -> list[tuple[str, str]]:
@@ -185,7 +185,9 @@ def record_fields(columns: Sequence[NamedColumn]) -> list[tuple[str, str]]:
 
 def _assigned(fields: Sequence[tuple[str, str]], values: Sequence[np.generic]) -> str:
     """Return the fields of a row as text. A row without fields has one placeholder value, which is ignored."""
-    return ", ".join(f"{name}={number(value, kind)!r}" for (name, kind), value in zip(fields, values, strict=False))
+    return ", ".join(
+        f"{name}={read_element(value, kind)!r}" for (name, kind), value in zip(fields, values, strict=False)
+    )
 
 
 _Values = tuple[AnyArray, UInt8Array | None]

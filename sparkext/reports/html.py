@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from sparkext.reports.pipeline_run import JoinReport, PipelineRun
 
 _HEADER = (
-    ("operator", "what the rows went through, in this order"),
+    ("operator", "the operators of the pipeline, in the order of execution"),
     ("build side", "rows, and the Arrow size of their columns"),
-    ("index", "how build rows are found, what the index takes, and what building it took"),
-    ("rows in → out", "of all tasks together"),
-    ("fan-out", "rows out for each row in"),
-    ("budget, rows", "smallest / median / largest number of rows allowed to a call, and the calls"),
-    ("lowest headroom", "the least free memory that was read before a call, and what bound it"),
+    ("index", "the type of the index, its size, and the time to build it"),
+    ("rows in → out", "the sum over all tasks"),
+    ("fan-out", "output rows per input row"),
+    ("budget, rows", "smallest / median / largest limit of a call's output rows, and the number of calls"),
+    ("lowest headroom", "the least free memory before any call, and the limit that determined it"),
     ("in kernels", "time, summed over parallel tasks"),
 )
 _CELL = "padding:5px 10px;vertical-align:top;border:0;background:none;white-space:nowrap"
@@ -122,7 +122,7 @@ def _render_headroom(join: JoinReport) -> str:
         return "unknown" if join.morsels else ""
     limit = join.headroom_limit or ""
     hint = escape(LIMITS.get(limit, limit), quote=True)
-    return f'<span title="bound by {hint}">{format_bytes(join.lowest_headroom)}</span>{_render_aside(limit)}'
+    return f'<span title="determined by {hint}">{format_bytes(join.lowest_headroom)}</span>{_render_aside(limit)}'
 
 
 def _draw_bar(share: float, color: str) -> str:

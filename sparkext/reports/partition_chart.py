@@ -33,7 +33,7 @@ def draw_partition_loads(loads: PartitionLoads) -> str:
     series = (
         ("first interval" if loads.skews else "by hash", loads.by_hash, GRAY),
         ("last interval" if loads.skews else "as planned", loads.planned, COLORS[0]),
-        ("as they ran", loads.took, COLORS[1]),
+        ("as executed", loads.took, COLORS[1]),
     )
     most = max(max(values, default=0.0) for _, values, _ in series)
     if len(loads.planned) < 2 or most <= 0:

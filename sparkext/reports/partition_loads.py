@@ -1,4 +1,4 @@
-"""Partition loads of a partitioned join: by hash, as planned, and as they ran."""
+"""Partition loads of a partitioned join: by hash, as planned, and as executed."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ class PartitionLoads:
         if self.cut is not None:
             units = f"{self.cut[0]} × {self.cut[1]} units of a join matrix, probe and build rows"
             if self.owners:
-                units += f", and {self.owners} that tell which build rows match nothing"
-            return f"{units}: skew {skew(self.took):.2f} as they ran"
+                units += f", and {self.owners} units that find unmatched build rows"
+            return f"{units}: skew {skew(self.took):.2f} as executed"
         buckets = f"{format_count(self.moved, 'bucket')} moved, {format_count(self.split, 'bucket')} split"
         if self.skews:
             intervals = format_count(len(self.skews), "interval")
             streamed = f"{format_count(len(self.planned), 'partition')} in {intervals}, {buckets}"
             first, last = self.skews[0], self.skews[-1]
-            return f"{streamed}: skew {first:.2f} in the first, {last:.2f} in the last, {skew(self.took):.2f} of all"
+            return f"{streamed}: skew {first:.2f} in the first, {last:.2f} in the last, {skew(self.took):.2f} overall"
         balanced = f"skew {skew(self.by_hash):.2f} by hash, {skew(self.planned):.2f} as planned"
         return (
-            f"{format_count(len(self.planned), 'partition')}, {buckets}: {balanced}, {skew(self.took):.2f} as they ran"
+            f"{format_count(len(self.planned), 'partition')}, {buckets}: {balanced}, {skew(self.took):.2f} as executed"
         )

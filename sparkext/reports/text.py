@@ -57,7 +57,7 @@ def describe_files(report: PipelineRun) -> list[str]:
         return []
     return [
         f"workers read {format_bytes(scan.bytes)}: {format_count(scan.rows, 'row')} in"
-        f" {format_count(scan.row_groups, 'row group')}, {scan.row_groups_pruned} more were ruled out by statistics"
+        f" {format_count(scan.row_groups, 'row group')}, {scan.row_groups_pruned} more were skipped by statistics"
     ]
 
 
@@ -85,8 +85,8 @@ def describe_orders(report: PipelineRun) -> list[str]:
             for order, count in sorted(orders.items())
         ),
         *(
-            f"{count} {of_all} went on with {format_count(rows, 'build row')} of join {number + 1}: other joins drop the"
-            " rest"
+            f"{count} {of_all} used only {format_count(rows, 'build row')} of join {number + 1}: semi-join"
+            " reductions dropped the rest"
             for (number, rows), count in sorted(reduced.items())
         ),
     ]

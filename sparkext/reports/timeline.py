@@ -69,7 +69,7 @@ def draw_timeline(report: PipelineRun) -> str:
             if free is not None:
                 headroom.append((at - start, free))
     if not any(budgets):
-        return f"<p>No timeline: the tasks kept no decisions ({REPORT_DECISIONS.name}).</p>"
+        return f"<p>No timeline: the tasks recorded no decisions ({REPORT_DECISIONS.name}).</p>"
     span = max(report.elapsed_seconds, *(at for points in budgets for at, _ in points), 1e-3)
     of_headroom, of_budgets = (
         _aggregate_columns(headroom, span),
@@ -101,7 +101,7 @@ def _draw_headroom_panel(columns: list[_Column], span: float, joins: Sequence[Jo
     top, bottom = _HEADROOM_PANEL
     known = [join for join in joins if join.lowest_headroom is not None]
     if not columns or not known:
-        return [draw_text(LEFT, top, "Free memory was not known: neither a limit nor /proc/meminfo could be read.")]
+        return [draw_text(LEFT, top, "Free memory is unknown: neither a limit nor /proc/meminfo could be read.")]
     tightest = min(known, key=lambda join: join.lowest_headroom or 0)
     limit = LIMITS.get(tightest.headroom_limit or "", tightest.headroom_limit or "")
     step, count = _choose_byte_steps(max(column.high for column in columns))
@@ -130,7 +130,11 @@ def _draw_budget_panel(operators: list[list[_Column]], span: float, joins: Seque
     most = max(column.high for column in every) * 1.2
     least = min(min(column.low for column in every) / 1.2, most / 4)
     panel = _Panel(top, bottom, span, lambda value: math.log(value / least) / math.log(most / least))
-    parts = [draw_text(LEFT - 70, top - 16, "Budget: rows that an operator might produce in its next call", weight=600)]
+    parts = [
+        draw_text(
+            LEFT - 70, top - 16, "Budget: the limit of the rows that an operator produces in its next call", weight=600
+        )
+    ]
     for tick in _choose_log_ticks(least, most):
         parts += draw_grid_line(panel.y(tick), abbreviate_number(tick))
     ends = []

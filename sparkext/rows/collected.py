@@ -18,7 +18,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from sparkext.memory.address_space import explain_mapping_errors
-from sparkext.memory.freed import release
+from sparkext.memory.freed import release_memory
 from sparkext.rows.morsels import MAX_MORSEL_BYTES
 from sparkext.storage.paced_writes import PacedWriter
 
@@ -72,7 +72,7 @@ class CollectedRows:
             yield
         finally:
             if self.spilled:
-                release()
+                release_memory()
             with self._lock:
                 self._readers -= 1
                 self._lock.notify_all()

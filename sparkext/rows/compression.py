@@ -24,6 +24,6 @@ def read_compressed(batches: Iterable[T]) -> Iterator[T]:
         if "lz4" not in str(error).lower():
             raise
         raise EnvironmentProblemError(
-            "Spark compresses what it sends to Python with lz4, and pyarrow does not read that of columns that are all"
-            f" null ({error}): set spark.sql.execution.arrow.compression.codec to none or zstd"
+            "Spark sends rows to Python that are compressed with lz4, and pyarrow cannot read such columns if all"
+            f" values are null ({error}): set spark.sql.execution.arrow.compression.codec to none or zstd"
         ) from error

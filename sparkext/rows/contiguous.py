@@ -25,8 +25,8 @@ def make_contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Ar
         return (column.cast(widen_type(column.type)) if wide else column).combine_chunks()
     except pa.ArrowInvalid as error:  # offsets overflow; only columns of strings can be widened here
         raise BuildSideTooLargeError(
-            f"{f'column {name!r}' if name else 'a column'} of type {column.type} holds more than 2^31 nested elements"
-            " or bytes, which one Arrow array cannot. Select fewer columns or filter the build side."
+            f"{f'column {name!r}' if name else 'a column'} of type {column.type} has more than 2^31 nested elements"
+            " or bytes, the limit of an Arrow array. Select fewer columns or filter the build side."
         ) from error
 
 

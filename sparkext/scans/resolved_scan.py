@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from sparkext.errors import InvalidScanError
-from sparkext.parquet.file_stores import Bucket, is_local, split_remote_path
+from sparkext.parquet.file_stores import Bucket, is_local_path, split_remote_path
 from sparkext.parquet.rules import READ_TYPES, Calendars
 from sparkext.parquet.s3_settings import derive_bucket
 from sparkext.plans.expressions.key_types import KeyType
@@ -115,7 +115,7 @@ def _parse_paths(path: Any, problems: list[str]) -> list[str]:
     listed = [path] if isinstance(path, (str, PathLike)) else path
     if isinstance(listed, (list, tuple)) and listed and all(isinstance(one, (str, PathLike)) for one in listed):
         return [fspath(one) for one in listed]
-    problems.append(f"path={path!r}: expected a path, or a list of one or more")
+    problems.append(f"path={path!r}: expected a path, or a list of one or more paths")
     return []
 
 
@@ -135,7 +135,7 @@ def _pick_columns(
         problems.append(f"columns={columns!r}: expected a list of one or more names")
         return []
     missing = [name for name in columns if not isinstance(name, str) or find(name) is None]
-    problems.extend(f"columns names {name!r}; the columns are {', '.join(names)}" for name in missing)
+    problems.extend(f"columns names {name!r}, which does not exist. Available: {', '.join(names)}" for name in missing)
     found = [find(name) for name in columns if isinstance(name, str)]
     twice = dict.fromkeys(name for name in found if name is not None and found.count(name) > 1)
     problems.extend(f"columns names {name!r} more than once" for name in twice)
@@ -160,7 +160,7 @@ def _find_unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list
     for field in fields:
         key_type = spark_key_type(field)
         if key_type is None or key_type.name not in READ_TYPES:
-            problems.append(f"workers do not read columns like {field.name!r}, of type {field.dataType.simpleString()}")
+            problems.append(f"workers do not read column {field.name!r} of type {field.dataType.simpleString()}")
         elif _DEFAULT in (field.metadata or {}):
             problems.append(
                 f"column {field.name!r} has a default value for files without it, which workers do not fill in"
@@ -188,7 +188,9 @@ def _list_files(
     for name in partitions:
         key_type = spark_key_type(fields[name])
         if key_type is None or key_type.name in _NOT_AS_TEXT:
-            problems.append(f"partition column {name!r} of type {fields[name].dataType.simpleString()}")
+            problems.append(
+                f"workers do not read partition column {name!r} of type {fields[name].dataType.simpleString()}"
+            )
     if problems:
         return partitions, []
     rows = listing.select("path", "length", *(_as_text(fields[name]) for name in partitions)).collect()
@@ -201,14 +203,15 @@ def _find_buckets(spark: SparkSession, files: Sequence[DataFile], problems: list
     """Return the buckets of the files that are not local."""
     hadoop = access_hadoop_settings(spark)
     found: list[Bucket] = []
-    for scheme, name in dict.fromkeys(split_remote_path(file.path) for file in files if not is_local(file.path)):
+    for scheme, name in dict.fromkeys(split_remote_path(file.path) for file in files if not is_local_path(file.path)):
         bucket = derive_bucket(name, hadoop) if scheme == _S3A or hadoop(f"fs.{scheme}.impl") == _CONNECTOR else scheme
         if isinstance(bucket, str):
-            problems.append(f"files that workers do not read: {bucket}. Use spark.read.parquet")
+            problems.append(f"workers do not read these files: {bucket}. Use spark.read.parquet")
         elif is_connect(spark) and bucket.endpoint is None and bucket.region is None:
             problems.append(
-                f"bucket {name}: Connect does not reveal how the server reaches it. Set spark.hadoop.fs.s3a.endpoint or"
-                " spark.hadoop.fs.s3a.endpoint.region on the server, or use spark.read.parquet"
+                f"bucket {name}: Spark Connect does not show the server's endpoint for it. Set"
+                " spark.hadoop.fs.s3a.endpoint or spark.hadoop.fs.s3a.endpoint.region on the server, or use"
+                " spark.read.parquet"
             )
         else:
             found.append(bucket)

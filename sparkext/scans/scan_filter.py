@@ -87,17 +87,17 @@ def _read_test(
     if op not in _OPERATORS or (op in _NULLS) != (len(item) == 2):
         problems.append(
             f"filters holds {item!r}: expected one of {', '.join(_OPERATORS[:-2])} followed by a value, or"
-            f" {' or '.join(_NULLS)} without one"
+            f" {' or '.join(_NULLS)} without a value"
         )
         return None
     if name is None:
-        problems.append(f"filters names {item[0]!r}; the columns are {', '.join(types)}")
+        problems.append(f"filters names {item[0]!r}, which does not exist. Available: {', '.join(types)}")
         return None
     key_type = types[name]
     if op in _NULLS:
         return ColumnTest(name, op, key_type or KeyType("binary"), (), ())
     if key_type is None:
-        problems.append(f"filters compares {name!r}, whose type is not ordered here as in Spark")
+        problems.append(f"filters compares {name!r}: columns of its type can only be tested for null")
         return None
     if op in _LISTS and not (isinstance(item[2], (list, tuple, set, frozenset)) and item[2]):
         problems.append(f"filters holds {item!r}: {op!r} expects a list of one or more values")

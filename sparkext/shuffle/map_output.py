@@ -137,14 +137,18 @@ def _blocks_of_all(segments: list[Segment]) -> Iterator[pa.Buffer]:
 def _blocks_of(segment: Segment, content: pa.Buffer) -> Iterator[pa.Buffer]:
     at, end = segment.start, segment.start + segment.size
     if end > content.size:
-        raise BlockError(_describe_damage(segment, f"it ends at byte {content.size}"))
+        raise BlockError(_describe_damage(segment, f"the file ends at byte {content.size}"))
     while at < end:
         if end - at < _HEADER.size:
-            raise BlockError(_describe_damage(segment, f"a block begins {end - at} bytes before its end"))
+            raise BlockError(_describe_damage(segment, f"the last {end - at} bytes are too few for a block"))
         expected, size = _HEADER.unpack(content.slice(at, _HEADER.size))
         at += _HEADER.size
         if size > end - at:
-            raise BlockError(_describe_damage(segment, f"a block of {size} bytes has {end - at}"))
+            raise BlockError(
+                _describe_damage(
+                    segment, f"the block at {at - _HEADER.size} should have {size} bytes, but has {end - at}"
+                )
+            )
         message = content.slice(at, size)
         if _compute_checksum(message) != expected:
             raise BlockError(_describe_damage(segment, f"the checksum of the block at {at} does not match"))

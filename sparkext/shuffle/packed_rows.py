@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.buffers import (
     UInt8Array,
-    allocate,
+    allocate_array,
     fixed_width_dtype,
     is_var,
     unpack_validity,
@@ -281,17 +281,17 @@ class _ColumnType:
         self, blocks: Sequence[_Block], frames: Sequence[_Frame], values: Sequence[pa.Array], rows: int
     ) -> pa.Array:
         lengths = self._filled(blocks, frames, rows)
-        ends = allocate(rows + 1, lengths.dtype)
+        ends = allocate_array(rows + 1, lengths.dtype)
         ends[0] = 0
         np.cumsum(lengths, out=ends[1:])
-        data = allocate(int(ends[-1]), np.uint8)
+        data = allocate_array(int(ends[-1]), np.uint8)
         np.concatenate([_bytes_of(value) for value in values], out=data)
         buffers = [_join_bitmaps(blocks, frames), pa.py_buffer(ends), pa.py_buffer(data)]
         return pa.Array.from_buffers(self.arrow_type, rows, buffers)
 
     def _filled(self, blocks: Sequence[_Block], frames: Sequence[_Frame], rows: int) -> AnyArray:
         assert self.dtype is not None, "it has numbers or lengths"
-        numbers = allocate(rows, self.dtype)
+        numbers = allocate_array(rows, self.dtype)
         start = 0
         for block, frame in zip(blocks, frames, strict=True):
             part = numbers[start : start + block.rows]
@@ -351,9 +351,7 @@ def _create_frame(numbers: AnyArray, valid: UInt8Array | None, least: int, most:
 def _check_offsets(column: pa.Array) -> pa.Array:
     """Return the column if its layout follows from the type that Spark declares; otherwise raise an error."""
     if pa.types.is_nested(column.type) and _has_wide_offsets(column.type):
-        raise SchemaMismatchError(
-            f"a column of {column.type} cannot be sent: its offsets have 64 bits, 32 are declared"
-        )
+        raise SchemaMismatchError(f"a column of {column.type} cannot be sent: its offsets have 64 bits, expected 32")
     return column
 
 

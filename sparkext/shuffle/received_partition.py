@@ -17,7 +17,7 @@ import pyarrow as pa
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.build_sides.rows_on_disk import move_to_disk, share_of_headroom
-from sparkext.memory.freed import release
+from sparkext.memory.freed import release_memory
 from sparkext.plans.pipeline.spec import MARKS
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import make_contiguous
@@ -164,7 +164,7 @@ class Partition:
         rows = table.num_rows
         del table
         if collected.spilled:
-            release()
+            release_memory()
         return replace(index_in_memory(rows, columns, recipe), is_partition=True)
 
     def _rows_of(self, number: int) -> Iterator[pa.RecordBatch]:

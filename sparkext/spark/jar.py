@@ -108,7 +108,9 @@ def installed_pyspark() -> Path:
         if (folder / "version.py").is_file() and _find_jars(folder) is not None:
             return folder
     if package is not None:
-        raise EnvironmentProblemError(f"the PySpark in {package} has no jars: a Spark server loads the extension")
+        raise EnvironmentProblemError(
+            f"the PySpark in {package} has no jars: it is a client, and only the Spark server can load the extension"
+        )
     where = "set SPARK_HOME to the folder of a Spark distribution" if home is None else f"correct SPARK_HOME: {home}"
     raise EnvironmentProblemError(f"PySpark is not installed: {INSTALL_PYSPARK}, or {where}")
 

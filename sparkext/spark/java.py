@@ -34,7 +34,7 @@ def require_java() -> tuple[Path, str]:
     stated = re.search(r'version "([^"]+)"', ran.stderr + ran.stdout)
     if ran.returncode != 0 or stated is None:
         said = " ".join((ran.stderr + ran.stdout).split())[:200] or "nothing"
-        raise EnvironmentProblemError(f"{java} -version printed no version but: {said}. {_GET_JAVA}.")
+        raise EnvironmentProblemError(f"{java} -version printed no version, but: {said}. {_GET_JAVA}.")
     version = stated[1]
     if parse_java_major(version) < OLDEST_JAVA:
         raise EnvironmentProblemError(
@@ -49,7 +49,7 @@ def _find_java() -> Path:
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
             raise EnvironmentProblemError(
-                f"JAVA_HOME is {home}, where there is no bin/java. Correct it or unset it. {_GET_JAVA}."
+                f"JAVA_HOME is {home}, which contains no bin/java. Correct it or unset it. {_GET_JAVA}."
             )
         return java
     on_path = shutil.which("java")

@@ -62,16 +62,16 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     remote = options.get("spark.remote", os.environ.get("SPARK_REMOTE", ""))
     if remote.startswith("sc:"):
         raise EnvironmentProblemError(
-            f"the Connect server {remote} loads extensions when it is started, and no client can: start it with --jars,"
-            f" the path that `python -m sparkext jar` prints there, and --conf spark.sql.extensions={EXTENSION}. Its"
-            " sessions then need no configure"
+            f"a client cannot load the extension into the Connect server {remote}. Start the server with --jars and the"
+            f" path that `python -m sparkext jar` prints there, and with --conf spark.sql.extensions={EXTENSION}. Its"
+            " sessions then do not need sparkext.configure"
         )
     if not in_jvm:
         jar = locate_jar()
         named = parse_submit_arguments().get("spark.jars")
         if named is not None and not _is_loaded(jar.name, named, options.get("spark.driver.extraClassPath", "")):
             raise EnvironmentProblemError(
-                f"PYSPARK_SUBMIT_ARGS names jars ({named}), so Spark loads no others: add {jar} there, too"
+                f"PYSPARK_SUBMIT_ARGS names jars ({named}), so Spark loads no other jars: add {jar} to them"
             )
         builder.config("spark.jars", _append_item(options.get("spark.jars"), str(jar)))
     builder.config("spark.sql.extensions", _append_item(options.get("spark.sql.extensions"), EXTENSION))

@@ -25,7 +25,7 @@ def is_connect(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-def is_local(session: SparkSession) -> bool:
+def is_local_master(session: SparkSession) -> bool:
     """Return whether the tasks of a classic session run in the driver's process."""
     return bool(session.sparkContext._jsc.isLocal())
 

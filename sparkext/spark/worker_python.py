@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from sparkext.errors import EnvironmentProblemError
-from sparkext.spark.session_settings import is_connect, is_local
+from sparkext.spark.session_settings import is_connect, is_local_master
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -63,7 +63,7 @@ def find_worker_python(session: SparkSession) -> str:
     )
     default = _choose_default_python(session)
     # PySpark uses `python3` if PYSPARK_PYTHON is unset. Then the driver's own Python is preferred.
-    own = sys.executable if default == "python3" and is_local(session) else ""
+    own = sys.executable if default == "python3" and is_local_master(session) else ""
     return next((name.strip() for name in named if name and name.strip()), own or default)
 
 
@@ -111,7 +111,7 @@ def _check_workers(session: SparkSession) -> None:
     able = _able.setdefault(session if connect else session.sparkContext, set())
     if python in able:
         return
-    if connect or not is_local(session) or not is_this_python(python):
+    if connect or not is_local_master(session) or not is_this_python(python):
         _query_packages(session)
     able.add(python)
 
@@ -129,7 +129,7 @@ def _query_packages(session: SparkSession) -> None:
         [answer] = query_workers(session, lacks)
     except Exception as error:
         raise EnvironmentProblemError(
-            f"the Python workers of this session do not run functions of Python {sys.version_info[0]}."
+            f"the Python workers of this session cannot run functions of Python {sys.version_info[0]}."
             f"{sys.version_info[1]}: {explain_worker_failure(error)}. {_render_advice(session)}"
         ) from error
     executable, missing = json.loads(answer)

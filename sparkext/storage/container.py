@@ -126,9 +126,9 @@ def read_footer(buffer: pa.Buffer, origin: str) -> dict[str, Any]:
         The file is truncated, damaged, of another version, or no container at all.
     """
     footer, _ = read_trailer(buffer, buffer.size, origin)
-    assert footer is not None, "as all of the file is there"
+    assert footer is not None, "the buffer is the whole file"
     if buffer[: len(_MAGIC)].to_pybytes() != _MAGIC:
-        raise BuildFileError(f"{origin}: not a sparkext file, or one that was cut off while it was written")
+        raise BuildFileError(f"{origin}: not a sparkext file, or not written completely")
     return footer
 
 
@@ -143,12 +143,12 @@ def read_trailer(tail: pa.Buffer, size: int, origin: str) -> tuple[dict[str, Any
         As in `read_footer`, except that the beginning of the file is not checked.
     """
     if size < len(_MAGIC) + _TRAILER.size:
-        raise BuildFileError(f"{origin}: {size} bytes are too few for a sparkext file: it is truncated")
+        raise BuildFileError(f"{origin}: {size} bytes are too few for a sparkext file: the file is truncated")
     length, checksum, magic = _TRAILER.unpack(tail[tail.size - _TRAILER.size :].to_pybytes())
     if magic != _MAGIC:
-        raise BuildFileError(f"{origin}: not a sparkext file, or one that was cut off while it was written")
+        raise BuildFileError(f"{origin}: not a sparkext file, or not written completely")
     if length > size - _TRAILER.size - len(_MAGIC):
-        raise BuildFileError(f"{origin}: the footer claims {length} bytes, more than the file holds: it is damaged")
+        raise BuildFileError(f"{origin}: the footer should have {length} bytes, but the file is shorter: it is damaged")
     taken = length + _TRAILER.size
     if taken > tail.size:
         return None, taken

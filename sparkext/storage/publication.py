@@ -148,7 +148,7 @@ def _wait(descriptor: int) -> None:
         if found != touched:
             touched, since = found, now
         elif now - since > _PATIENCE_SECONDS:
-            raise TimeoutError(ETIMEDOUT, f"the process that holds a lock stands still for {now - since:.0f} s")
+            raise TimeoutError(ETIMEDOUT, f"the process that holds a lock has made no progress for {now - since:.0f} s")
         time.sleep(_PAUSE_SECONDS)
 
 

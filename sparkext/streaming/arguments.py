@@ -22,23 +22,26 @@ def resolve_join_session(left: Any, right: Any, transform: str, problems: list[s
     """
     for side, frame in (("left", left), ("right", right)):
         if not is_dataframe(frame):
-            problems.append(f"the {side} side is no Spark DataFrame, but {type(frame).__name__}")
+            problems.append(f"the {side} side must be a Spark DataFrame, got {type(frame).__name__}")
         elif not frame.isStreaming:
             problems.append(
-                f"the {side} side is no stream: a stream is joined with a table by {transform}, whose left side is"
-                " the stream"
+                f"the {side} side is not a stream: to join a stream with a table, use {transform} with the stream as"
+                " the left side"
             )
     if problems:
         return None
     if left.sparkSession is not right.sparkSession:
-        problems.append("the two sides are of different sessions")
+        problems.append("the two sides belong to different sessions: create both in one session")
         return None
     session: SparkSession = left.sparkSession
     if session.version.startswith("3."):
-        problems.append(f"streams are joined from Spark 4.0 on, this is {session.version}")
+        problems.append(f"joins of streams require Spark 4.0 or later, got Spark {session.version}")
         return None
     if is_connect(session):
-        problems.append("streams cannot be joined through Spark Connect: tasks are not told where the checkpoint lies")
+        problems.append(
+            "streams cannot be joined through Spark Connect, because tasks do not receive the location of the"
+            " checkpoint: use a classic session"
+        )
         return None
     return session
 
@@ -51,17 +54,20 @@ def derive_operator_name(kind: str, made_by: str) -> str:
 def check_name(name: Any, problems: list[str]) -> None:
     """Add a problem if the name is given, but cannot be the name of a folder."""
     if name is not None and (not isinstance(name, str) or not _NAME.fullmatch(name)):
-        problems.append(f"name={name!r}: expected letters, digits, dots, dashes and underscores, up to 100 of them")
+        problems.append(f"name={name!r}: expected at most 100 letters, digits, dots, dashes and underscores")
 
 
 def resolve_order_session(frame: Any, problems: list[str]) -> SparkSession | None:
     """Return the session of a DataFrame, None for another object. Add a problem if the session cannot order rows."""
     if not is_dataframe(frame):
-        problems.append(f"frame is no Spark DataFrame, but {type(frame).__name__}")
+        problems.append(f"frame must be a Spark DataFrame, got {type(frame).__name__}")
         return None
     session: SparkSession = frame.sparkSession
     if session.version.startswith("3."):
-        problems.append(f"rows are put in order from Spark 4.0 on, this is {session.version}")
+        problems.append(f"processing rows in order requires Spark 4.0 or later, got Spark {session.version}")
     elif is_connect(session):
-        problems.append("rows cannot be put in order through Spark Connect: tasks are not told where a checkpoint lies")
+        problems.append(
+            "rows cannot be processed in order through Spark Connect, because tasks do not receive the location of the"
+            " checkpoint: use a classic session"
+        )
     return session

@@ -30,7 +30,9 @@ def test_what_is_quick_and_what_is_named_exists() -> None:
 
 
 def test_every_tpcds_query_is_asked() -> None:
-    assert {path.stem for path in (ROOT / "bench" / "data" / "tpcds_queries").iterdir()} == {f"q{n:02}" for n in tpcds.QUERIES}
+    assert {path.stem for path in (ROOT / "bench" / "data" / "tpcds_queries").iterdir()} == {
+        f"q{n:02}" for n in tpcds.QUERIES
+    }
     assert set(tpcds.TINY_QUERIES) <= set(tpcds.QUERIES)
     assert str(len(tpcds.QUERIES)) in tpcds.cases()[0].title
 

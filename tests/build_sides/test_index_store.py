@@ -388,7 +388,7 @@ def far(kind: pa.DataType) -> pa.Array:
 @pytest.mark.parametrize("kind", [pa.list_(pa.null()), pa.struct([("inner", pa.string())])], ids=str)
 def test_nested_elements_beyond_what_32_bit_offsets_reach(kind: pa.DataType) -> None:
     column = pa.chunked_array([far(kind)] * 2)
-    told = re.escape(f"column 'deep' of type {kind} holds more than 2^31 nested elements or bytes")
+    told = re.escape(f"column 'deep' of type {kind} has more than 2^31 nested elements or bytes")
     with pytest.raises(BuildSideTooLargeError, match=f"{told}.*Select fewer columns"):
         write_build_file(pa.table({"deep": column}), io.BytesIO())
     with pytest.raises(BuildSideTooLargeError, match="a column of type"):
@@ -546,9 +546,9 @@ WIDE = replace(RECIPE, key_columns=(0, 1), key_types=(pa.string(), pa.int64()), 
             r"building the index \(ordered\) takes up to 48,000,000 bytes, but only 47,999,999 are free",
         ),
         (GROUPED, 48 * MILLION, "range"),
-        (GROUPED, 48 * MILLION - 1, "ordering its rows takes up to 48,000,000 bytes, but only 47,999,999 are free"),
+        (GROUPED, 48 * MILLION - 1, "sorting its rows takes up to 48,000,000 bytes, but only 47,999,999 are free"),
         (replace(RECIPE, key_types=(pa.string(),)), 150 * MILLION, "ordered"),
-        (WIDE, 20 * MILLION, "putting its keys together takes up to"),
+        (WIDE, 20 * MILLION, "combining its keys takes up to"),
     ],
 )
 def test_an_index_takes_no_more_memory_than_there_is(
@@ -577,7 +577,7 @@ def test_ranked_bounds_count_their_bytes(monkeypatch: pytest.MonkeyPatch) -> Non
     column = pa.array([f"{number:0200}" for number in range(rows)])
     recipe = IndexRecipe((), (), (), "auto", FULL_MASK, bounds=((0, pa.string()),))
     monkeypatch.setattr(index_builder, "headroom_for", lambda size: 100 * MILLION)
-    with pytest.raises(BuildSideTooLargeError, match="ordering its rows takes up to"):
+    with pytest.raises(BuildSideTooLargeError, match="sorting its rows takes up to"):
         build_index(rows, [column], recipe)
     monkeypatch.setattr(index_builder, "headroom_for", lambda size: 300 * MILLION)
     assert build_index(rows, [column], recipe)[1].kind == "range"

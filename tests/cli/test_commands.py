@@ -85,8 +85,8 @@ def test_java_on_path_counts_without_java_home(
     [
         (says("1.8.0_292"), r"is Java 1\.8\.0_292, and Spark needs Java 17"),
         (says("11.0.2"), r"is Java 11\.0\.2"),
-        ("echo 'no such jvm' >&2; exit 1", "printed no version but: no such jvm"),
-        ("exit 0", "printed no version but: nothing"),
+        ("echo 'no such jvm' >&2; exit 1", "printed no version, but: no such jvm"),
+        ("exit 0", "printed no version, but: nothing"),
         ("kill -9 $$", "printed no version"),
     ],
 )
@@ -107,7 +107,7 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys:
     with pytest.raises(EnvironmentProblemError, match="no java on PATH"):
         require_java()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    with pytest.raises(EnvironmentProblemError, match="nowhere, where there is no bin/java"):
+    with pytest.raises(EnvironmentProblemError, match="nowhere, which contains no bin/java"):
         require_java()
     assert main(["doctor", "--only", "java"]) == 1
     assert main(["demo"]) == 2
@@ -162,7 +162,7 @@ def test_a_warning_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert capsys.readouterr().out.splitlines()[-1] == "Joins can run here: everything is fine."
 
 
-@pytest.mark.parametrize(("minor", "advice"), [("4.2", "jar --build"), ("3.5", "a PySpark of 4.0")])
+@pytest.mark.parametrize(("minor", "advice"), [("4.2", "jar --build"), ("3.5", "install PySpark 4.0")])
 def test_no_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, minor: str, advice: str) -> None:
     (tmp_path / "version.py").write_text(f"__version__: str = '{minor}.0'\n")
     monkeypatch.setattr(doctor, "installed_pyspark", lambda: tmp_path)
@@ -281,7 +281,7 @@ FACTS = {
         ),
         (session_checks.check_worker_imports, {"imports": {"sparkext": "0.0.1"}}),
         (session_checks.check_numba_cache, {"cache": "!RuntimeError: no locator available"}),
-        (session_checks.check_memory, {"memory": "!OSError: no"}),
+        (session_checks.check_worker_memory, {"memory": "!OSError: no"}),
     ],
 )
 def test_what_a_worker_tells(check: Callable[..., Finding], spoilt: dict[str, object]) -> None:
@@ -291,9 +291,11 @@ def test_what_a_worker_tells(check: Callable[..., Finding], spoilt: dict[str, ob
     assert "!" not in finding.detail
 
 
-@pytest.mark.parametrize(("headroom", "said"), [([], "no limit is known"), ([200 << 20, "cgroup"], "200.0 MiB free")])
+@pytest.mark.parametrize(
+    ("headroom", "said"), [([], "no memory limit is known"), ([200 << 20, "cgroup"], "200.0 MiB free")]
+)
 def test_memory_that_is_short_or_unknown(headroom: list[object], said: str) -> None:
-    finding = session_checks.check_memory({**FACTS, "headroom": headroom})
+    finding = session_checks.check_worker_memory({**FACTS, "headroom": headroom})
     assert finding.status is Status.WARN and finding.advice
     assert said in finding.detail and finding.more == ("cgroup: no limit",)
 
@@ -328,7 +330,7 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: p
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "run", interrupted)
+    monkeypatch.setattr(demo, "run_demo", interrupted)
     assert main(["demo"]) == 130
     assert "interrupted" in capsys.readouterr().err
 

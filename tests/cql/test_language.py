@@ -26,20 +26,23 @@ def problems(text: str, missing_delay: str = "error") -> list[str]:
     ("text", "told"),
     [
         ("", "line 1, column 1: the text ends, expected REGISTER"),
-        ("x", "line 1, column 1: 'x', expected REGISTER"),
+        ("x", "line 1, column 1: found 'x', expected REGISTER"),
         ("REGISTER STREAM s (a int", "line 1, column 25: the text ends, expected one of '(', ')', ',', NOT"),
-        ("REGISTER QUERY q SELECT FROM s", "line 1, column 25: 'FROM', expected one of '(', '*'"),
+        ("REGISTER QUERY q SELECT FROM s", "line 1, column 25: found 'FROM', expected one of '(', '*'"),
         (
             f"{S}\nREGISTER QUERY q ISTREAM(SELECT a FROM s [Now])<",
             "line 2, column 49: the text ends, expected one of NOW",
         ),
-        (f"{S}\nREGISTER QUERY q SELECT a ? 1 FROM s [Now]", "line 2, column 27: '?', expected one of "),
-        (f"{S}\nREGISTER QUERY q SELECT a FROM s [Range 5 eons]", "line 2, column 41: 'eons' is no unit of time"),
+        (f"{S}\nREGISTER QUERY q SELECT a ? 1 FROM s [Now]", "line 2, column 27: found '?', expected one of "),
+        (f"{S}\nREGISTER QUERY q SELECT a FROM s [Range 5 eons]", "line 2, column 41: 'eons' is not a unit of time"),
         (
             f"{S}\nREGISTER QUERY q SELECT a FROM s [Rows 0]",
             "line 2, column 34: a number of rows of 0: expected more than 0",
         ),
-        (f"{S}\nREGISTER QUERY q ISTREAM[1 s](SELECT a FROM s [Now])", "ISTREAM has no period: only RSTREAM does"),
+        (
+            f"{S}\nREGISTER QUERY q ISTREAM[1 s](SELECT a FROM s [Now])",
+            "ISTREAM has no period: only RSTREAM has a period",
+        ),
     ],
 )
 def test_a_text_that_is_no_cql(text: str, told: str) -> None:
@@ -50,31 +53,31 @@ def test_a_text_that_is_no_cql(text: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("select", "told"),
     [
-        ("SELECT z FROM s [Now]", "column 25: there is no column z, only s.a, s.b, s.c, s.d, s.t"),
-        ("SELECT x.a FROM s [Now]", "column 25: there is no source x, only s"),
-        ("SELECT a FROM s [Now] x, s [Now] y", "column 25: column a is one of x, y: say which"),
-        ("SELECT a FROM s [Now], s [Rows 1]", "two sources are called s: give one another name with AS"),
+        ("SELECT z FROM s [Now]", "column 25: there is no column z. Columns: s.a, s.b, s.c, s.d, s.t"),
+        ("SELECT x.a FROM s [Now]", "column 25: there is no source x. Sources: s"),
+        ("SELECT a FROM s [Now] x, s [Now] y", "column 25: column a is in several sources (x, y)"),
+        ("SELECT a FROM s [Now], s [Rows 1]", "two sources are named s: rename one of them with AS"),
         ("SELECT a FROM s", "column 32: s is a stream: it needs a window"),
         ("SELECT a FROM r [Now]", "column 34: r is a relation: only streams have windows"),
-        ("SELECT a FROM u [Now]", "nothing is registered as u, but s, r, q"),
+        ("SELECT a FROM u [Now]", "u is not registered. Registered names: s, r, q"),
         ("SELECT a + b AS x FROM s [Now]", "column 25: + of string: expected a number"),
-        ("SELECT a = b AS x FROM s [Now]", "column 25: = of int and string: see CAST"),
-        ("SELECT d < t AS x FROM s [Now]", "< of date and timestamp: see CAST"),
+        ("SELECT a = b AS x FROM s [Now]", "column 25: = of int and string: use CAST"),
+        ("SELECT d < t AS x FROM s [Now]", "< of date and timestamp: use CAST"),
         ("SELECT CASE WHEN a THEN 1 END AS x FROM s [Now]", "WHEN of int: expected boolean"),
         ("SELECT nosuch(a) AS x FROM s [Now]", "there is no function nosuch, expected one of count sum"),
-        ("SELECT sum(a, c) AS x FROM s [Now]", "SUM of 2 arguments: expected one"),
-        ("SELECT max(*) AS x FROM s [Now]", "MAX(*): only COUNT counts rows"),
-        ("SELECT CAST(c AS int) AS x FROM s [Now]", "there is no CAST of double to int"),
+        ("SELECT sum(a, c) AS x FROM s [Now]", "SUM of 2 arguments: expected one argument"),
+        ("SELECT max(*) AS x FROM s [Now]", "MAX(*) is not supported: only COUNT counts rows"),
+        ("SELECT CAST(c AS int) AS x FROM s [Now]", "CAST of double to int is not supported"),
         ("SELECT CAST(c AS money) AS x FROM s [Now]", "there is no type money, expected one of boolean"),
-        ("SELECT NULL AS x FROM s [Now]", "a column of NULL has no type: see CAST"),
-        ("SELECT DATE '2026-13-01' AS x FROM s [Now]", "'2026-13-01' is no date"),
+        ("SELECT NULL AS x FROM s [Now]", "a column of NULL has no type: use CAST"),
+        ("SELECT DATE '2026-13-01' AS x FROM s [Now]", "'2026-13-01' is not a date"),
         ("SELECT a, count(*) AS n FROM s [Now]", "column 25: column a is neither in GROUP BY nor in an aggregate"),
-        ("SELECT a FROM s [Now] WHERE count(*) > 1", "COUNT is an aggregate, which has no place here"),
-        ("SELECT a FROM s [Now] UNION SELECT b FROM s [Now]", "UNION of column a, int, with b, string"),
-        ("SELECT a FROM s [Now] UNION SELECT a, b FROM s [Now]", "UNION of 1 columns and 2"),
-        ("SELECT a, c AS a FROM s [Now]", "two columns of q are named a: give one another name with AS"),
-        ("SELECT * FROM q", "the columns of q are not known: it is made of nothing but itself"),
-        ("RSTREAM(SELECT a FROM s [Rows 1])", "RSTREAM of q emits all rows, all the time: say how often"),
+        ("SELECT a FROM s [Now] WHERE count(*) > 1", "COUNT is an aggregate: use it only in SELECT and HAVING"),
+        ("SELECT a FROM s [Now] UNION SELECT b FROM s [Now]", "UNION of column a (int) and column b (string)"),
+        ("SELECT a FROM s [Now] UNION SELECT a, b FROM s [Now]", "UNION of 1 and 2 columns"),
+        ("SELECT a, c AS a FROM s [Now]", "two columns of q are named a: rename one of them with AS"),
+        ("SELECT * FROM q", "the columns of q cannot be derived: it reads only itself"),
+        ("RSTREAM(SELECT a FROM s [Rows 1])", "RSTREAM of q emits all rows at every instant: add a period"),
     ],
 )
 def test_a_query_that_means_nothing(select: str, told: str) -> None:
@@ -87,7 +90,7 @@ def test_all_problems_are_told() -> None:
     told = problems(f"{S} REGISTER QUERY q SELECT z FROM s [Now]; REGISTER QUERY r SELECT a FROM s")
     assert len(told) == 2
     told = problems("REGISTER STREAM s (a decimal(5,2), b int, B int); REGISTER QUERY S SELECT 1 AS a FROM s [Now]")
-    assert ["cast it to double or bigint before" in one for one in told] == [False, True, False]
+    assert ["cast it to double or bigint in the DataFrame" in one for one in told] == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -127,9 +130,9 @@ CYCLE = f"""{S}
 def test_a_cycle_without_a_delay_is_refused() -> None:
     (told,) = problems(CYCLE)
     assert told.startswith("line 2, column 5: the cycle q ▶ r ▶ q has no delay")
-    assert "break it by ISTREAM(…)<Now> in q" in told
+    assert "add a delay, as in ISTREAM(…)<Now> in q" in told
     relations = CYCLE.replace("ISTREAM(", "").replace("FROM r)", "FROM r").replace("FROM q [Rows 1]", "FROM q")
-    assert "make a stream of one of them: ISTREAM(…)<Now>" in problems(relations, "insert")[0]
+    assert "make one of the queries a stream, as in ISTREAM(…)<Now>" in problems(relations, "insert")[0]
 
 
 def test_a_missing_delay_is_inserted() -> None:
@@ -159,14 +162,14 @@ KEYED = """
     ("was", "now", "told"),
     [
         ("", "", None),
-        ("WHERE r.k = b.k AND s > x", "WHERE s > x", "o: it joins r and b not by k = k"),
-        ("[Partition By k Rows 2]", "[Rows 2]", "o: [Rows 2] of b counts rows of all keys: PARTITION BY k would not"),
+        ("WHERE r.k = b.k AND s > x", "WHERE s > x", "o: it does not join r and b by k = k"),
+        ("[Partition By k Rows 2]", "[Rows 2]", "o: [Rows 2] of b counts rows of all keys: add PARTITION BY k"),
         (
             "SELECT k, sum(v) AS s FROM a [Range 10 seconds] GROUP BY k",
             "SELECT 1 AS k, sum(v) AS s FROM a [Now]",
             "r: it",
         ),
-        ("b (x bigint, k int)", "b (x bigint, k bigint)", "o: it joins"),
+        ("b (x bigint, k int)", "b (x bigint, k bigint)", "o: it does not join"),
     ],
 )
 def test_a_key_is_found_or_what_forbids_one(was: str, now: str, told: str | None) -> None:

@@ -39,7 +39,7 @@ def test_kernels_are_loaded_before_the_fork() -> None:
 def test_a_daemon_that_cannot_load_goes_on(broken: str) -> None:
     script = f"import sys; sys.modules[{broken!r}] = None\nfrom sparkext.daemon import preload\npreload()"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
-    assert "nothing was loaded ahead for Python workers" in ran.stderr
+    assert "modules and kernels were not preloaded for Python workers" in ran.stderr
 
 
 def test_workers_are_forked_from_it(spark: SparkSession) -> None:

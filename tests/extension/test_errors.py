@@ -120,13 +120,13 @@ CHAINS = {
         [1, 1],
         BY_ZERO,
     ),
-    "a condition beside the keys of the lower join": (
+    "a condition in addition to the keys of the lower join": (
         f"""SELECT {HINT} /*+ PIPELINED_JOIN(c) */ a.id FROM a JOIN b ON a.k = b.k AND a.x / b.z > 1 JOIN b c
             ON a.far = c.far""",
         [1, 1],
         BY_ZERO,
     ),
-    "a condition beside the keys of the upper join": (
+    "a condition in addition to the keys of the upper join": (
         f"""SELECT {HINT} /*+ PIPELINED_JOIN(c) */ a.id FROM a JOIN b ON a.k = b.k AND a.id < b.id
             JOIN b c ON a.k = c.k AND a.x / c.z > 1""",
         [2],
@@ -199,7 +199,7 @@ def test_what_is_declined(spark: SparkSession) -> None:
         (
             "LEFT",
             f"{ranged} AND CAST(concat(a.name, b.name) AS INT) > 0",
-            "a condition beside the keys of a left outer",
+            "a condition in addition to the keys of a left outer",
         ),
         ("LEFT", "a.name <> b.name AND a.x BETWEEN b.lo - 1 AND b.hi + 1", neither),
         ("INNER", "a.id IN (a.x % b.z, 3)", neither),

@@ -275,7 +275,7 @@ def worker_python(spark: SparkSession) -> Any:
 def test_a_python_that_does_not_exist(spark: SparkSession) -> None:
     with started_with(spark, PYTHON, "/nonexistent/python"):
         out = assert_like_spark(spark, lambda: joined(spark))
-        assert_declined(out, "no Python to run it: /nonexistent/python does not start: ")
+        assert_declined(out, "no Python to run a pipeline: /nonexistent/python does not start: ")
     assert_usable(spark)
 
 
@@ -287,7 +287,7 @@ def test_a_python_without_packages(spark: SparkSession, tmp_path: Path, options:
     python = script(tmp_path / "python", f'cd "{ROOT}" && exec "{sys.executable}" {options} "$@"')
     with started_with(spark, PYTHON, python):
         out = assert_like_spark(spark, lambda: joined(spark))
-        assert_declined(out, f"no Python to run it: {python} cannot run sparkext: ")
+        assert_declined(out, f"no Python to run a pipeline: {python} cannot run sparkext: ")
         assert problem in sparkext.declined(out)[0]
 
 
@@ -386,7 +386,7 @@ def test_an_environment_that_is_not_activated(tmp_path: Path) -> None:
 
 def test_a_worker_of_another_version() -> None:
     """Planning checked that the driver's Python matches the jar's version. An executor may have another version."""
-    with pytest.raises(EnvironmentProblemError, match=r"of sparkext 0\.0\.1, this worker .* has "):
+    with pytest.raises(EnvironmentProblemError, match=r"has sparkext 0\.0\.1, but this worker .* has "):
         work_order.make(json.dumps({"package": "0.0.1"}))
 
 

@@ -209,7 +209,7 @@ def test_conditions_beside_the_keys(
             query = f"SELECT /*+ PIPELINED_JOIN({other}) */ * FROM {one} {how} JOIN {other} ON k = rk AND ({condition})"
             out = assert_like_spark(spark, lambda: spark.sql(query))
             if name == "not covered":
-                assert_declined(out, "a condition beside the keys")
+                assert_declined(out, "a condition in addition to the keys")
             elif name != "null literal":  # Spark folds it away, perhaps together with the join
                 assert_pipelined(out, 1)
 
@@ -373,7 +373,7 @@ DECLINED = {
     "conditions of a full join": (
         "full",
         lambda a, b: (a.k == b.rk) & (F.soundex(a.m) != b.rm),
-        "a condition beside the keys of a full outer join that only Spark evaluates",
+        "a condition in addition to the keys of a full outer join, which only Spark evaluates",
     ),
     "texts": (
         "inner",
@@ -384,7 +384,7 @@ DECLINED = {
     "conditions of an outer join": (
         "left",
         lambda a, b: (a.k == b.rk) & (a.v < F.trim(b.w, F.lit("x"))),
-        "a condition beside the keys of a left outer join that only Spark evaluates: ",
+        "a condition in addition to the keys of a left outer join, which only Spark evaluates: ",
     ),
     "interval key": (
         "inner",

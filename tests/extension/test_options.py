@@ -28,7 +28,9 @@ from tests.extension.extension_checks import (
 HINTED = "SELECT /*+ PIPELINED_JOIN(b) */ a.id, b.w FROM a JOIN b ON a.k = b.k"
 PLAIN = HINTED.replace("/*+ PIPELINED_JOIN(b) */", "")
 COMET = "org.apache.spark.CometPlugin"
-BESIDE_COMET = "not hinted, and Comet replaces Spark's operators in this session: costs are compared with Spark's own"
+BESIDE_COMET = (
+    "not hinted, and Comet replaces Spark's operators in this session: the cost model covers only Spark's own operators"
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -138,7 +140,7 @@ def test_unreadable_values_fail_no_query(spark: SparkSession) -> None:
         assert few in plan_of(out)
         tested = HINTED.replace("JOIN b ON", "FULL JOIN b ON soundex(string(w)) <> 'D001' AND")
         (reason,) = declined(spark.sql(tested))
-        assert reason.startswith("a condition beside the keys of a full outer join") and reason.endswith(few)
+        assert reason.startswith("a condition in addition to the keys of a full outer join") and reason.endswith(few)
 
 
 def test_problems_are_logged_once(spark: SparkSession) -> None:

@@ -117,7 +117,7 @@ SPARKS = {
     ),
     "rows of Spark": (
         "SELECT id FROM facts JOIN (SELECT ok FROM orders JOIN range(13) ON customer = id) o ON k = ok",
-        "build side 1 of it: not a scan of files",
+        "its build side 1: not a scan of files",
     ),
     "what only Spark computes": (
         "SELECT facts.id, h FROM facts JOIN (SELECT ok, reverse(concat(kind, name)) AS h FROM orders JOIN customers"

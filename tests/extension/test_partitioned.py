@@ -227,7 +227,10 @@ def test_full_joins_without_an_equality_have_owners(tables: SparkSession) -> Non
     with configured(tables, spark_sparkext_partitioned="never"):
         few = "(SELECT * FROM l WHERE a < 60)"
         refused = assert_like_spark(tables, lambda: joined(tables, "full", UNEQUAL["one-sided"], few))
-        why = "a full outer join without an equality has to be partitioned: spark.sparkext.partitioned is never"
+        why = (
+            "a full outer join without an equality has to be partitioned, which is not possible:"
+            " spark.sparkext.partitioned is never"
+        )
         assert_declined(refused, why)
 
 

@@ -69,7 +69,7 @@ def sql(spark: SparkSession, text: str) -> Callable[[], DataFrame]:
 def test_an_existence_join_that_is_declined(spark: SparkSession, query: str, name: str) -> None:
     with mode(spark, name), configured(spark, spark_sparkext_debug_force="true"):
         out = assert_like_spark(spark, sql(spark, query))
-        assert_declined(out, "a condition beside the keys of an existence join that only Spark evaluates")
+        assert_declined(out, "a condition in addition to the keys of an existence join, which only Spark evaluates")
 
 
 # --- faults ---
@@ -238,7 +238,9 @@ def test_a_case_of_many_branches(spark: SparkSession) -> None:
             if is_pipelined:
                 assert_pipelined(out, 1)
             else:
-                assert_declined(out, "a condition beside the keys of a left outer join that only Spark evaluates: ")
+                assert_declined(
+                    out, "a condition in addition to the keys of a left outer join, which only Spark evaluates: "
+                )
             assert "planning it failed" not in plan_of(out)
 
 
@@ -281,7 +283,7 @@ def test_long_lists(spark: SparkSession) -> None:
 def test_a_long_list_that_only_spark_looks_through(spark: SparkSession) -> None:
     both = f"trim('x' FROM concat(s, ms)) IN ({listed(4000, QUOTE)})"
     out = assert_like_spark(spark, sql(spark, f"SELECT {HINT} k, ms FROM a LEFT JOIN b ON k = mk AND {both}"))
-    assert_declined(out, "a condition beside the keys of a left outer join that only Spark evaluates: TRIM(")
+    assert_declined(out, "a condition in addition to the keys of a left outer join, which only Spark evaluates: TRIM(")
 
 
 VALUES = {

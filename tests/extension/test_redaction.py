@@ -82,7 +82,7 @@ def test_reasons(spark: SparkSession) -> None:
     df = assert_like_spark(spark, lambda: query(spark, f"k = dk AND reverse(concat(s, name, '{SECRET}')) <> s"))
     assert pipelines_of(df) == []
     (reason,) = sparkext.declined(df)
-    assert reason.startswith("a condition beside the keys of a left outer join that only Spark evaluates")
+    assert reason.startswith("a condition in addition to the keys of a left outer join, which only Spark evaluates")
     assert SECRET not in reason and REDACTED in reason
     assert SECRET not in shown(df)
 

@@ -347,7 +347,7 @@ def test_a_build_side_that_workers_read(spark: SparkSession, files: Path) -> Non
         frame = query()
         got = rows_of(frame)
         told = described(frame)
-    assert "(fused)" in plan_of(frame) and "built ahead as it may take more" in told, told
+    assert "(fused)" in plan_of(frame) and "built before the join because it may be larger" in told, told
     reason = re.search(
         r"fell back to Spark's own joins: the build side of the join on p.k = fk cannot be used: .*", told
     )
@@ -360,10 +360,10 @@ def test_a_build_side_that_workers_read(spark: SparkSession, files: Path) -> Non
     # The filtered rows fit.
     with limited(spark, 10_000):
         few = assert_like_spark(spark, lambda: query("n < 100"))
-    assert "built ahead as it may take more" in described(few) and "fell back" not in plan_of(few)
+    assert "built before the join because it may be larger" in described(few) and "fell back" not in plan_of(few)
     assert sparkext.report(few).joins[0].build_rows == 100
     # 27 bytes per row, plus the bytes of the strings, which the footer states: an upper bound for any filter.
     with limited(spark, 500 * 27 + 3890):
         known = query()
         assert rows_of(known) == got
-    assert "built ahead" not in described(known) and "fell back" not in plan_of(known)
+    assert "built before the join" not in described(known) and "fell back" not in plan_of(known)

@@ -704,7 +704,7 @@ def test_the_report_tells_what_was_read(spark: SparkSession, folder: Path, tmp_p
     # Build keys range from 0 to 44, within the first row group.
     assert (told.scan.row_groups, told.scan.row_groups_pruned, told.scan.rows) == (1, 9, 100)
     assert told.scan.bytes > 0
-    assert "ruled out by statistics" in str(told)
+    assert "skipped by statistics" in str(told)
     assert told.joins[0].rows_in == 100
 
 

@@ -153,10 +153,13 @@ def test_an_error_of_a_condition_is_sparks(tables: SparkSession) -> None:
         ),
         (
             "SELECT {} k, count(*) FROM l JOIN r ON k = rk GROUP BY k",
-            "rows of one key have to come out of one partition",
+            "all rows of a key must be emitted by the same partition",
         ),
-        ("SELECT {} * FROM l FULL JOIN r ON k = rk", "a full outer join emits build rows when all others have come"),
-        ("SELECT {} a, b FROM l JOIN r ON k = rk ORDER BY a DESC, b LIMIT 7", "a limit asks for some partitions only"),
+        (
+            "SELECT {} * FROM l FULL JOIN r ON k = rk",
+            "a full outer join emits unmatched build rows after all other rows",
+        ),
+        ("SELECT {} a, b FROM l JOIN r ON k = rk ORDER BY a DESC, b LIMIT 7", "a limit reads only some partitions"),
         ("SELECT {} /*+ COALESCE(1) */ * FROM l JOIN r ON k = rk", "Coalesce belongs to the same job"),
         ("SELECT {} a, b FROM l JOIN r ON k = rk UNION ALL SELECT 1, 2", "Union belongs to the same job"),
         (

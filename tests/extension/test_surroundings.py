@@ -188,7 +188,7 @@ def test_a_hint_on_the_probe_side_asks_for_the_join(spark: SparkSession) -> None
 
 def test_a_hint_for_spark_is_respected(spark: SparkSession) -> None:
     query = "SELECT /*+ PIPELINED_JOIN(facts), BROADCAST(dims) */ id, name FROM facts JOIN dims ON k = dk"
-    assert_declined(assert_like_spark(spark, sql(spark, query)), "the query asks for Spark's broadcast")
+    assert_declined(assert_like_spark(spark, sql(spark, query)), "a hint in the query requests Spark's broadcast")
 
 
 # --- modes ---
@@ -213,13 +213,13 @@ def test_modes_switch_at_run_time(spark: SparkSession) -> None:
 def test_auto_mode_leaves_short_queries_to_spark(spark: SparkSession) -> None:
     with mode(spark, "auto"), configured(spark, spark_sql_autoBroadcastJoinThreshold=-1):
         out = assert_like_spark(spark, sql(spark, JOINED.replace(HINT, "")))
-        assert_declined(out, "by the estimates it is not clearly cheaper than Spark's own joins")
+        assert_declined(out, "by the estimates a pipeline is not clearly cheaper than Spark's own joins")
 
 
 def test_auto_mode_leaves_small_build_sides_to_spark(spark: SparkSession) -> None:
     with mode(spark, "auto"), configured(spark, spark_sql_adaptive_enabled="false"):
         out = assert_like_spark(spark, sql(spark, JOINED.replace(HINT, "")))
-        assert_declined(out, "Spark broadcasts every build side of it")
+        assert_declined(out, "Spark broadcasts all of its build sides")
 
 
 @pytest.mark.parametrize("name", ["auto", "hint"])
@@ -504,9 +504,13 @@ def test_explain(spark: SparkSession) -> None:
     ):
         assert part in formatted, formatted
     declined = f"SELECT {HINT} id, name FROM facts FULL JOIN dims ON k = dk AND soundex(name) <> 'D001'"
-    assert "DeclinedPipelinedJoin: a condition beside the keys of a full outer join" in explained(spark, "", declined)
-    assert "Reason: a condition beside the keys of a full outer join" in explained(spark, "FORMATTED", declined)
-    assert_declined(assert_like_spark(spark, sql(spark, declined)), "a condition beside the keys of a full outer join")
+    assert "DeclinedPipelinedJoin: a condition in addition to the keys of a full outer join" in explained(
+        spark, "", declined
+    )
+    assert "Reason: a condition in addition to the keys of a full outer join" in explained(spark, "FORMATTED", declined)
+    assert_declined(
+        assert_like_spark(spark, sql(spark, declined)), "a condition in addition to the keys of a full outer join"
+    )
 
 
 def test_fallback_is_logged_if_asked_for(spark: SparkSession) -> None:
@@ -521,10 +525,13 @@ def test_fallback_is_logged_if_asked_for(spark: SparkSession) -> None:
     query = f"SELECT {HINT} id, name FROM facts FULL JOIN dims ON k = dk AND soundex(name) <> 'D001'"
     try:
         spark.sql(query).explain()
-        assert "instead of a pipelined one" not in text.toString()
+        assert "instead of a pipeline" not in text.toString()
         with configured(spark, spark_sparkext_explainFallback="true"):
-            assert_declined(spark.sql(query), "a condition beside the keys of a full outer join")
-        assert "Spark's own join instead of a pipelined one: a condition beside the keys of a full" in text.toString()
+            assert_declined(spark.sql(query), "a condition in addition to the keys of a full outer join")
+        assert (
+            "Spark's own join runs instead of a pipeline: a condition in addition to the keys of a full"
+            in text.toString()
+        )
     finally:
         logger.removeAppender(appender)
         logging.core.config.Configurator.setLevel(name, logging.Level.ERROR)
@@ -634,6 +641,7 @@ def test_a_report_of_one_of_two_pipelines(spark: SparkSession) -> None:
     told = sparkext.report(frame)
     assert [join.operator for join in told.joins] == ["inner c.k = more.ek", "gather payload"]
     assert told.notes == (
-        "The plan has 2 pipelines, and this is the topmost. Spark's UI shows each, at the operator PipelinedJoin.",
+        "The plan has 2 pipelines, and this report is about the topmost. Spark's UI shows the metrics of each pipeline,"
+        " at its operator PipelinedJoin.",
     )
     assert told.notes[0] in str(told)

@@ -245,7 +245,7 @@ def test_what_is_declined(spark: SparkSession) -> None:
         assert_declined(assert_like_spark(spark, lambda text=query: spark.sql(text)), reason)  # type: ignore[misc]
     partly = f"SELECT {HINT} * FROM a LEFT JOIN b ON a.x + b.x > 1 AND pow(a.x, b.x) > 2"
     assert_declined(
-        spark.sql(partly), "a condition beside the keys of a left outer join that only Spark evaluates: pow("
+        spark.sql(partly), "a condition in addition to the keys of a left outer join, which only Spark evaluates: pow("
     )
 
 

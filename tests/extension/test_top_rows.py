@@ -130,7 +130,7 @@ def test_ties_and_budgets_of_few_rows(spark: SparkSession, budget: int) -> None:
     [
         (
             f"SELECT id {JOINED} ORDER BY upper(t), id LIMIT 5",
-            "ordered by what is computed above the joins: upper(facts.t)",
+            "ordered by a value that is computed above the joins: upper(facts.t)",
         ),
         (
             f"SELECT id, t COLLATE UNICODE_CI AS c {JOINED} ORDER BY c, id LIMIT 5",

@@ -41,7 +41,7 @@ def _whole(spark: SparkSession) -> Iterator[None]:
 
 def sources(df: DataFrame) -> int:
     """Return the number of pipelines in a plan that read rows which workers have derived."""
-    return len(re.findall(r"Pipelined(?:Join|Aggregate) \[.*\] scan=made by a pipeline of its own", plan_of(df)))
+    return len(re.findall(r"Pipelined(?:Join|Aggregate) \[.*\] scan=derived by a separate pipeline", plan_of(df)))
 
 
 TOTALS = "(SELECT k, sum(price) AS total, avg(price) AS mean, count(*) AS n FROM facts GROUP BY k)"
@@ -110,7 +110,9 @@ def test_what_does_not_fit(spark: SparkSession) -> None:
     for query in (QUERIES["alone"][0], QUERIES["a join"][0], QUERIES["groups of groups"][0]):
         with configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes=100):
             df = assert_like_spark(spark, lambda query=query: spark.sql(query.replace("price", "price + 1")))
-            assert "the rows that workers make cannot be used" in " ".join(sparkext.declined(df)), sparkext.declined(df)
+            assert "the rows that workers derive cannot be used" in " ".join(sparkext.declined(df)), sparkext.declined(
+                df
+            )
 
 
 @pytest.mark.parametrize(

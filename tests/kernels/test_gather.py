@@ -199,7 +199,7 @@ def test_nothing_is_written_outside_the_outputs(
     ):
         for rows in ([0], [4], [3, 3, 3], list(range(10)), list(range(9, -1, -1)), [-1, 4, -1], [-1], []):
             canaries = Canaries()
-            monkeypatch.setattr(gather, "allocate", canaries)
+            monkeypatch.setattr(gather, "allocate_array", canaries)
             check(array, rows, missing=-1 in rows)
             canaries.check()
 
@@ -210,7 +210,7 @@ def test_the_slack_takes_what_short_copies_write_too_much(monkeypatch: pytest.Mo
     array = pa.array(["x" * length, "y" * 200])
     for rows in ([0], [0, 0], [0] * 9):
         canaries = Canaries()
-        monkeypatch.setattr(gather, "allocate", canaries)
+        monkeypatch.setattr(gather, "allocate_array", canaries)
         check(array, rows, missing=False)
         canaries.check()
 

@@ -358,7 +358,7 @@ def test_describe_names_every_limit_and_its_file(machine: Machine) -> None:
             f"limit 2.0 GiB, used 100.0 MiB ({proc}/self/statm)",
         ),
         ("available (MemAvailable)", f"8.0 GiB ({proc}/meminfo)"),
-        ("headroom", "700.0 MiB, bound by cgroup"),
+        ("headroom", "700.0 MiB, determined by cgroup"),
     ]
 
 

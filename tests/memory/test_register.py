@@ -96,7 +96,7 @@ def test_a_process_that_stands_still_with_the_lock_stops_nobody(path: Path, monk
             holders.append(process)
             assert process.stdout is not None and process.stdout.readline() == "locked\n"
             seen.append(own.tasks("available", 0))
-            with pytest.raises(TimeoutError, match="stands still"):
+            with pytest.raises(TimeoutError, match="makes no progress"):
                 entered(path)
             monkeypatch.setattr(register, "_choose_register_folder", lambda: path.parent)
             monkeypatch.setattr(register, "_read_pid_namespace", lambda: "ns")

@@ -325,8 +325,8 @@ def test_a_file_replaced_by_one_of_other_types_is_an_error(
     """Even if Arrow could convert its values to the declared type."""
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"k": values}), path)
-    planned = re.escape(f"where the query was planned for {declared}")
-    with pytest.raises(SchemaMismatchError, match=rf"f\.parquet holds .* {planned}"):
+    planned = re.escape(f"but the query was planned for {declared}")
+    with pytest.raises(SchemaMismatchError, match=rf"f\.parquet contains .* {planned}"):
         read(scan_of([("k", declared)]), [whole(path)])
 
 

@@ -79,7 +79,7 @@ def test_the_page_of_a_run() -> None:
     assert second[2].endswith("reused") and gather[1:3] == ["", ""]
     assert first[5].endswith("80 calls") and " / " in first[5]
     assert first[6] == "4.0 MiBconfigured"
-    assert "bound by spark.sparkext.memory.maxBytes" in [span.get("title") for span in page.iter("span")]
+    assert "determined by spark.sparkext.memory.maxBytes" in [span.get("title") for span in page.iter("span")]
     assert first[7] == "1.000 s"
 
 
@@ -120,7 +120,7 @@ def test_the_page_of_a_long_run_is_no_longer() -> None:
 def test_a_run_without_a_timeline() -> None:
     report = summarise(LABELS, [task(0, falling, keep=0)])
     words = words_of(page_of(report))
-    assert "No timeline: the tasks kept no decisions (spark.sparkext.report.decisions)." in words
+    assert "No timeline: the tasks recorded no decisions (spark.sparkext.report.decisions)." in words
     assert report.decisions_to_pandas().empty
     idle = summarise(LABELS, [task(0, falling, calls=0)])
     assert "No timeline" in words_of(page_of(idle))
@@ -147,7 +147,7 @@ def test_pairs_that_a_condition_drops() -> None:
 def test_unknown_headroom() -> None:
     report = summarise(LABELS, [task(0, lambda at: None)])
     words = words_of(page_of(report))
-    assert "Free memory was not known" in words and "unknown" in words
+    assert "Free memory is unknown" in words and "unknown" in words
     assert report.decisions_to_pandas()["headroom"].isna().all()
 
 
@@ -193,11 +193,11 @@ def test_the_loads_of_partitions() -> None:
     assert report.partitions.took == pytest.approx(
         [2 + 0.125, 3 + 0.125, 4 + 0.125]
     )  # the joins, and their index builds
-    told = "3 partitions, 1 bucket moved, 2 buckets split: skew 2.67 by hash, 0.00 as planned, 0.64 as they ran"
+    told = "3 partitions, 1 bucket moved, 2 buckets split: skew 2.67 by hash, 0.00 as planned, 0.64 as executed"
     assert told in str(report).splitlines()
     _, chart = page_of(report).iter("svg")
     assert told in words_of(chart)
-    assert [words_of(name) for name in chart.iter("title")] == ["by hash", "as planned", "as they ran"]
+    assert [words_of(name) for name in chart.iter("title")] == ["by hash", "as planned", "as executed"]
     heights = [
         re.findall(r"V([\d.]+)", str(line.get("d"))) for line in chart.iter("path") if line.get("fill") == "none"
     ]

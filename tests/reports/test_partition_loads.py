@@ -19,7 +19,7 @@ def test_intervals_of_partitions_that_rows_stream_to() -> None:
     assert (loads.moved, loads.split, loads.skews) == (1, 1, (1.0, 0.0, 0.4))
     assert str(loads) == (
         "2 partitions in 3 intervals, 1 bucket moved, 1 bucket split:"
-        " skew 1.00 in the first, 0.40 in the last, 0.29 of all"
+        " skew 1.00 in the first, 0.40 in the last, 0.29 overall"
     )
     drawn = partition_chart.draw_partition_loads(loads)
     assert drawn.count("<svg") == 2 and "first interval" in drawn and "Skew of the partitions in each interval" in drawn
@@ -36,7 +36,7 @@ def test_partitions_in_waves() -> None:
     loads = PartitionLoads.of(json.dumps(told), [])
     assert (
         str(loads)
-        == "2 partitions, 1 bucket moved, 0 buckets split: skew 1.00 by hash, 0.00 as planned, 0.00 as they ran"
+        == "2 partitions, 1 bucket moved, 0 buckets split: skew 1.00 by hash, 0.00 as planned, 0.00 as executed"
     )
     drawn = partition_chart.draw_partition_loads(loads)
     assert drawn.count("<svg") == 1 and "by hash" in drawn

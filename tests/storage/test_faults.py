@@ -616,7 +616,7 @@ def test_a_process_that_stands_still_with_a_lock_costs_memory_only(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         try:
             assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
-            with pytest.warns(UserWarning, match=r"the process that holds a lock stands still.*in memory"):
+            with pytest.warns(UserWarning, match=r"the process that holds a lock has made no progress.*in memory"):
                 assert_right(source.open(RECIPE))
             evict_other_entries([source], [RECIPE])
         finally:
@@ -674,7 +674,7 @@ def test_what_lies_in_the_way_is_not_used(trap: str, folder: Path, tmp_path: Pat
     with pytest.raises(PermissionError, match=str(folder)):
         create_private_folder(folder)
     source = scanned(tmp_path / "file.parquet")
-    with pytest.warns(UserWarning, match=r"cannot be kept on disk.*in memory"):
+    with pytest.warns(UserWarning, match=r"cannot be cached on disk.*in memory"):
         assert_right(source.open(RECIPE))
     evict_other_entries([source], [RECIPE])
     assert trap != "link" or list(elsewhere.iterdir()) == []

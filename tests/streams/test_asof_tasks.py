@@ -244,5 +244,5 @@ def test_a_query_that_is_another(tmp_path: Path) -> None:
     query, feed = Query(joined(), tmp_path, draw), Feed(draw)
     run(query, feed, 4, again=False)
     query.join = replace(query.join, made_by="an as-of join of another kind", token="another")
-    with pytest.raises(StateError, match="that of another operator"):
+    with pytest.raises(StateError, match="belongs to another operator"):
         query.attempt([], [])

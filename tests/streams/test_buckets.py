@@ -136,7 +136,7 @@ def test_a_join(on: str, s3a: Mapping[str, str], tmp_path: Path, monkeypatch: py
 
 
 def test_what_workers_do_not_reach() -> None:
-    with pytest.raises(StateError, match=r"hdfs://x/y: workers do not reach hdfs://"):
+    with pytest.raises(StateError, match=r"hdfs://x/y: workers cannot access hdfs://"):
         resolve_location("hdfs://x/y", {})
     with pytest.raises(StateError, match=r"s3a://b/c: bucket b: credentials of Odd"):
         resolve_location("s3a://b/c", {"fs.s3a.aws.credentials.provider": "com.x.Odd"})

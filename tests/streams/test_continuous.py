@@ -154,7 +154,7 @@ def test_what_may_go_on_for_ever_needs_an_end(spark: SparkSession) -> None:
         REGISTER STREAM s (k int);
         REGISTER QUERY q ISTREAM(SELECT k FROM s [Now] UNION ALL SELECT k FROM q [Now])<1 second>;
     """)
-    with pytest.raises(InvalidQueryError, match="something may happen for ever, by q: say when it ends"):
+    with pytest.raises(InvalidQueryError, match=r"queries may emit rows for ever: q\. Pass until=…"):
         queries.output("q", s=frame, time="ts")
     until = at(4).astimezone(timezone.utc)
     found = queries.output("q", s=frame, time="ts", until=until).collect()
@@ -169,9 +169,7 @@ def test_a_cycle_without_rest_and_too_large_a_state_are_errors(spark: SparkSessi
     """)
     spark.conf.set("spark.sparkext.cql.maxInstants", "50")
     try:
-        with pytest.raises(
-            PySparkException, match=r"50 instants or rounds at 2026-01-01 .* q ▶ q does not come to rest"
-        ):
+        with pytest.raises(PySparkException, match=r"q ▶ q still changes after 50 instants or rounds at 2026-01-01 "):
             queries.output("q", s=frame, time="ts").collect()
     finally:
         spark.conf.unset("spark.sparkext.cql.maxInstants")
@@ -181,8 +179,8 @@ def test_null_times_and_nulls_that_may_not_be_are_errors(spark: SparkSession) ->
     queries = cql("REGISTER STREAM s (k int NOT NULL); REGISTER QUERY q ISTREAM(SELECT k FROM s [Now])")
     schema = "k int, ts timestamp"
     for row, told in (
-        ((1, None), "a row of s has no ts"),
-        ((None, at(1)), "k of s is null, but registered as NOT NULL"),
+        ((1, None), "ts is null in a row of s"),
+        ((None, at(1)), "k is null in a row of s, but registered as NOT NULL"),
     ):
         with pytest.raises(PySparkException, match=told):
             queries.output("q", s=spark.createDataFrame([row], schema), time="ts").collect()
@@ -194,23 +192,23 @@ def test_problems_of_a_call_are_told_together(spark: SparkSession) -> None:
     with pytest.raises(InvalidQueryError) as raised:
         queries.output("stock", market=prices, stocks=prices, time="ts")
     told = str(raised.value)
-    assert "stock is a relation, which is not emitted: see ISTREAM, DSTREAM and RSTREAM" in told
-    assert "stocks=…: there is no stream of this name, only market, initial_resource, stock_events" in told
+    assert "stock is a relation, which is not emitted: use ISTREAM, DSTREAM or RSTREAM" in told
+    assert "stocks=…: there is no stream stocks. Registered streams: market, initial_resource, stock_events" in told
     with pytest.raises(InvalidQueryError) as raised:
         queries.output("buy_event", market=prices, initial_resource=prices, stock_events=prices, time="at", ties=3)
-    assert "ties=3: expected a column" in str(raised.value)
+    assert "ties=3: expected the name of a column" in str(raised.value)
     with pytest.raises(InvalidQueryError) as raised:
         queries.output("buy_event", market=prices, initial_resource=prices, stock_events=prices, time="id")
     told = str(raised.value)
     for part in (
-        "column price of market is a string, registered as double",
+        "column price of market has type string, but is registered as double",
         "initial_resource's column 'val' does not exist",
         "id of market is a string: expected a timestamp",
     ):
         assert part in told
-    with pytest.raises(InvalidQueryError, match="needs the DataFrame of the stream market: market=…"):
+    with pytest.raises(InvalidQueryError, match="needs the DataFrame of the stream market: pass market=…"):
         queries.output("buy_event", initial_resource=prices, stock_events=prices, time="ts")
-    with pytest.raises(InvalidQueryError, match="cannot be processed apart by these columns, because of"):
+    with pytest.raises(InvalidQueryError, match="rows cannot be partitioned by these columns, because of"):
         cql(QUOTAS, partition_by={"asked": "who", "granted": "n"})
-    with pytest.raises(InvalidQueryError, match="line 1, column 1: 'nonsense', expected REGISTER"):
+    with pytest.raises(InvalidQueryError, match="line 1, column 1: found 'nonsense', expected REGISTER"):
         cql("nonsense")

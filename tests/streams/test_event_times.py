@@ -73,9 +73,11 @@ def test_what_is_refused(feeds: tuple[Feed, Feed]) -> None:
     assert "event_time='x': expected a name, for an inner or a left join" in problems(
         one, other, on=on, how="semi", retain="1 hour", event_time="x"
     )
-    assert "event_time needs one column with a watermark on the left side" in problems(
+    assert "event_time requires one column with a watermark on the left side" in problems(
         left.stream(), other, on=on, event_time="x"
     )
     assert "more than one column named 'at'" in problems(one, other, on=on, event_time="at")
     renamed = other.withColumnRenamed("time", "at")
-    assert "are one in the result" in problems(one, renamed, on="at", how="left", retain="1 hour", event_time="x")
+    assert "only one column for the two columns with a watermark" in problems(
+        one, renamed, on="at", how="left", retain="1 hour", event_time="x"
+    )

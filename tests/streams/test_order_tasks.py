@@ -195,9 +195,9 @@ def test_rows_of_one_time_have_an_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda rows: None, "NoneType, and not an Arrow table"),
-        (lambda rows: rows.select(["at"]), "columns at: schema has sensor, n, before, too"),
-        (lambda rows: rows.append_column("before", rows["device"]), "not of the types of schema"),
+        (lambda rows: None, "NoneType, expected an Arrow table"),
+        (lambda rows: rows.select(["at"]), "columns at, but schema also has sensor, n, before"),
+        (lambda rows: rows.append_column("before", rows["device"]), "do not have the types of schema"),
         (lambda rows: rows.append_column("before", rows["n"]).take([*range(rows.num_rows)][::-1]), "in order"),
     ],
 )
@@ -215,7 +215,7 @@ def test_state_of_another_operator_is_refused(tmp_path: Path) -> None:
     query = OrderedQuery(ordered(2), tmp_path, random.Random(1))
     query.process([[]])
     query.restart(made_by="another")
-    with pytest.raises(StateError, match="that of another operator"):
+    with pytest.raises(StateError, match="belongs to another operator"):
         query.process([[]])
 
 

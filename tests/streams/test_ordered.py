@@ -280,17 +280,17 @@ def test_what_is_refused(spark: SparkSession, feed: Feed) -> None:
         ({"frame": feed.stream(), "time": "ts"}, "time has no watermark"),
         ({"frame": table, "time": "level"}, "time is a double: expected a timestamp"),
         ({"frame": table, "time": "when"}, "'when' does not exist"),
-        ({"frame": 3, "time": "ts"}, "no Spark DataFrame, but int"),
-        ({"frame": table, "time": "ts", "apply": rises}, "apply needs operator_key"),
-        ({"frame": table, "time": "ts", "apply": rises, "operator_key": "sensor"}, "needs the schema"),
+        ({"frame": 3, "time": "ts"}, "frame must be a Spark DataFrame, got int"),
+        ({"frame": table, "time": "ts", "apply": rises}, "apply requires operator_key"),
+        ({"frame": table, "time": "ts", "apply": rises, "operator_key": "sensor"}, "expected the schema of the rows"),
         ({"frame": table, "time": "ts", "schema": ALERTS}, "schema is given, but no apply"),
-        ({**applied, "state": {"last": [(1, 2)]}}, r"cannot be stored, state\['last'\]\[0\]: tuple\. It may be bytes"),
+        ({**applied, "state": {"last": [(1, 2)]}}, r"cannot be stored, state\['last'\]\[0\]: tuple\. Expected bytes"),
         ({**applied, "state": print, "pickle_state": 1}, "pickle_state=1: expected True or False"),
         ({**applied, "pickle_state": True}, "pickle_state is given, but no state"),
         ({"frame": table, "time": "ts", "order_key": twice, "operator_key": "sensor"}, "several rows for one operator"),
         ({"frame": table, "time": "ts", "order_key": stream, "operator_key": "sensor"}, "order_key is a stream"),
-        ({"frame": table, "time": "ts", "order_key": 3}, "expected the name of a column, or several"),
-        ({"frame": stream, "time": "ts", "name": "a/b"}, "expected letters, digits"),
+        ({"frame": table, "time": "ts", "order_key": 3}, "expected the name of a column, or a list"),
+        ({"frame": stream, "time": "ts", "name": "a/b"}, "at most 100 letters, digits"),
     ]
     for call, message in refused:
         with pytest.raises(InvalidOrderError, match=message):

@@ -88,12 +88,10 @@ def test_what_cannot_be_joined(spark: SparkSession, feeds: tuple[Feed, Feed]) ->
         return str(caught.value)
 
     on = ("at", "time")
-    assert "joined with a table by asof_join" in problems(left, feeds[1].table(), on=on)
-    assert "needs one column with a watermark on the left side" in problems(feeds[0].stream(), right, on=on)
-    assert "direction='forward' needs a tolerance" in problems(left, right, on=on, direction="forward")
-    assert "on has to be the column with the watermark, which is another one on the left side" in problems(
-        left, right, on=("price", "low")
-    )
+    assert "to join a stream with a table, use asof_join" in problems(left, feeds[1].table(), on=on)
+    assert "requires one column with a watermark on the left side" in problems(feeds[0].stream(), right, on=on)
+    assert "direction='forward' requires a tolerance" in problems(left, right, on=on, direction="forward")
+    assert "on must name the column with the watermark: on the left side" in problems(left, right, on=("price", "low"))
     told = problems(left, right, on=on, ties="rids", how="right", name="a b")
     assert "right column 'rids' does not exist" in told and "how='right'" in told and "name='a b'" in told
     nested = right.withColumn("more", F.struct("rid"))

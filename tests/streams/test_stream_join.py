@@ -44,7 +44,7 @@ def test_like_a_join_of_tables(spark: SparkSession, feeds: tuple[Feed, Feed], on
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     expected = left.table().join(right.table(), F.expr(test))
     assert len(sink.batches) == 5 and sink.rows() == rows_of(expected)
-    with pytest.raises(ReportUnavailableError, match="no join of streams"):
+    with pytest.raises(ReportUnavailableError, match="no stream join"):
         report(run(left.stream(), tmp_path / "alone"))
     out = stream_join(left.stream(), right.stream(), **named[on])
     assert out.isStreaming and out.schema == left.stream().join(right.stream(), F.expr("k = d")).schema
@@ -272,7 +272,7 @@ def test_joins_that_are_alike(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
         few, many = (left.stream().where(test) for test in ("k > 3", "k <= 3"))
         return stream_join(few, right.stream(), on=ON).unionAll(stream_join(many, right.stream(), on=ON, name=name))
 
-    with pytest.raises(StreamingQueryException, match=r"give one of them a name of\s+its own \(name=…\)"):
+    with pytest.raises(StreamingQueryException, match=r"give one of them another name\s+\(name=…\)"):
         run(out(None), tmp_path / "cp")
     run(out("the-others"), tmp_path / "another", sink)
     assert sink.rows() == rows_of(left.table().join(right.table(), F.expr(MATCH)).where("k is not null"))
@@ -289,24 +289,26 @@ def test_what_cannot_be_joined(spark: SparkSession, feeds: tuple[Feed, Feed]) ->
         return str(caught.value)
 
     one, other = left.stream(), right.stream()
-    assert "the right side is no stream: a stream is joined with a table by pipelined_join" in problems(
+    assert "the right side is not a stream: to join a stream with a table, use pipelined_join" in problems(
         one, right.table(), on=ON
     )
-    assert "no Spark DataFrame, but list" in problems([], other, on=ON)
+    assert "the left side must be a Spark DataFrame, got list" in problems([], other, on=ON)
     assert "different sessions" in problems(
         one, other.sparkSession.newSession().readStream.format("rate").load(), on=ON
     )
-    assert "how='right': two streams are joined as 'inner', 'cross', 'left' or 'semi'" in problems(
+    assert "how='right': expected 'inner', 'cross', 'left' or 'semi' for a join of two streams" in problems(
         one, other, on=ON, how="right"
     )
     on = [("price", "<", "low"), ("k", "<", "low"), ("id", "<", "high")]
     assert "on compares 3 columns of the left side" in problems(one, other, on=on)
-    assert "a left join of streams needs retain" in problems(one, other, on=ON, how="left")
-    assert "joined as 'inner'" in problems(one, other, on=lambda a, b: a.k == b.d, how="semi", retain="1 hour")
+    assert "a left join of streams requires retain" in problems(one, other, on=ON, how="left")
+    assert "expected 'inner' for a join by a function" in problems(
+        one, other, on=lambda a, b: a.k == b.d, how="semi", retain="1 hour"
+    )
     assert "left column 'prices' does not exist; did you mean 'price'?" in problems(one, other, on=[("prices", "low")])
     told = problems(one, other, on=ON, retain="1 month", name="a/b")
-    assert "months and years have no fixed length" in told and "name='a/b': expected letters" in told
-    assert "retain needs one column with a watermark on the left side, which has no watermark" in problems(
+    assert "Months and years have no fixed length" in told and "name='a/b': expected at most 100 letters" in told
+    assert "retain requires one column with a watermark on the left side, which has no such column" in problems(
         one, other, on=ON, retain="1 hour"
     )
     assert re.search(r"more than one column named 'id'", problems(one, left.stream(), on=[("price", "<", "price")]))

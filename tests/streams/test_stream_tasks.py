@@ -447,15 +447,15 @@ def test_another_join_has_the_same_state(tmp_path: Path) -> None:
     query = Query(joined("key"), tmp_path, draw)
     query.process([left_rows(draw, 5)], [right_rows(draw, 5)])
     query.join = StreamJoin(**{**vars(query.join), "token": "another in the same query"})
-    with pytest.raises(StateError, match=r"two operators of a query have their state in .*name=…"):
+    with pytest.raises(StateError, match=r"two equal operators of a query would share the state in .*name=…"):
         query.attempt([left_rows(draw, 5)], [])
     query.restart(made_by="a join on something else")
-    with pytest.raises(StateError, match="that of another operator"):
+    with pytest.raises(StateError, match="belongs to another operator"):
         query.attempt([left_rows(draw, 5)], [])
 
 
 def test_a_task_of_no_query() -> None:
-    with task(0, {}), pytest.raises(StateError, match="belongs to none"):
+    with task(0, {}), pytest.raises(StateError, match="belongs to no streaming query"):
         MicroBatch.of_this_task()
     properties = {"spark.sparkext.checkpoint": "hdfs://b/c", "spark.sparkext.run": "1", "streaming.sql.batchId": "0"}
     with task(0, properties), pytest.raises(StateError, match=r"hdfs://b/c.*file:/….*s3a://…"):

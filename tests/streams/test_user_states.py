@@ -117,7 +117,7 @@ class Text(str):
         ([Text("a")], "state[0]: tests.streams.test_user_states.Text"),
         ({Text("a"): 1}, "state: dict with the key 'a' of type tests.streams.test_user_states.Text"),
         ([1 << MOST_BITS], f"state[0]: int of more than {MOST_BITS} bits"),
-        (nested(MOST_LEVELS + 1), f"state{'[0]' * MOST_LEVELS}: list on level 101, of which there may be 100"),
+        (nested(MOST_LEVELS + 1), f"state{'[0]' * MOST_LEVELS}: list on level 101, expected at most 100 levels"),
         (object(), "state: object"),
     ],
 )
@@ -174,7 +174,7 @@ def test_what_a_function_returns_is_refused_at_once(query: OrderedQuery) -> None
         return counting(rows, state)[0], {"seen": [state[0], ("a", 1)]}
 
     query.restart(operator=KeyedOperator(moving, COUNTING.names, COUNTING.initial))
-    with pytest.raises(OperatorError, match=r"state\['seen'\]\[1\]: tuple.*It may be bytes, an Arrow table"):
+    with pytest.raises(OperatorError, match=r"state\['seen'\]\[1\]: tuple.*Expected bytes, an Arrow table"):
         [*batches(query, 1)]
 
 

@@ -25,9 +25,15 @@ FACTS = pd.DataFrame({"k": [1]})
         (lambda: pipelined_join(ITEMS, FACTS, on="k"), "multiple values for argument 'on'. Call it as left.transform("),
         (lambda: pipelined_join(), "missing a required argument: 'other'. Call it as left.transform("),
         (lambda: pipelined_join(ITEMS, key="k"), "unexpected keyword argument 'key'. Call it as left.transform("),
-        (lambda: theta_join(FACTS, ITEMS), "predicate is a Table. The left side is no argument: call it as left.tra"),
+        (
+            lambda: theta_join(FACTS, ITEMS),
+            "predicate is a Table. The left side is not an argument: call it as left.tra",
+        ),
         (lambda: theta_join(FACTS, ITEMS, max), "too many positional arguments. Call it as left.transform(theta_join("),
-        (lambda: asof_join(FACTS, ITEMS), "on is a Table. The left side is no argument: call it as left.transform("),
+        (
+            lambda: asof_join(FACTS, ITEMS),
+            "on is a Table. The left side is not an argument: call it as left.transform(",
+        ),
         (lambda: asof_join(FACTS, ITEMS, "k"), 'Call it as left.transform(asof_join(right, on="time"))'),
         (lambda: scan_parquet("/data"), "'path'. Call it as scan_parquet(spark, path, columns="),
         (lambda: stream_join(FACTS, ITEMS, "k"), 'Call it as stream_join(left, right, on=[("price", ">=", "low")])'),

@@ -56,7 +56,7 @@ def test_the_demo_verifies_and_prints_its_table(data: Path) -> None:
     for plan in ("Spark, default plan", "Spark, broadcast hints", *ours):
         row = rf"{plan} +[\d.]+ +[\d.]+ - [\d.]+ +{ROWS:,} +[\d.]+ +[\d.]+x"
         assert any(re.fullmatch(row, line) for line in lines), ran.stdout
-    assert "Verified: the plans give the same schema" in ran.stdout
+    assert "Verified: the plans return the same schema" in ran.stdout
     for build_side in ("orders", "supplier", "part"):
         assert build_side in ran.stdout
     assert "WARN" not in ran.stderr and "Stage" not in ran.stderr, ran.stderr
@@ -66,7 +66,8 @@ def test_a_difference_is_status_1_and_nothing_is_timed(data: Path) -> None:
     ran = run_demo(data, "-c", WRONG_PLANS.replace("ROWS", str(ROWS)))
     assert ran.returncode == 0, ran.stdout + ran.stderr
     wrong = "sparkext, through mapInArrow and sparkext, with the extension"
-    assert f"WRONG: {wrong} did not give the rows of Spark, default plan. Nothing was timed." in ran.stdout, ran.stdout
+    message = f"WRONG: {wrong} did not return the rows of Spark, default plan. Nothing was timed."
+    assert message in ran.stdout, ran.stdout
     assert "exit status 1" in ran.stdout
     assert "median" not in ran.stdout
     assert "timing" not in ran.stderr

@@ -154,8 +154,8 @@ def test_always(spark: SparkSession, sides: tuple[DataFrame, DataFrame]) -> None
 @pytest.mark.parametrize(
     ("on", "how", "told"),
     [
-        (None, "cross", "partitioned=True needs a column of each side that has to be equal"),
-        ([("v", "<", "rk")], "inner", "partitioned=True needs a column of each side that has to be equal"),
+        (None, "cross", "partitioned=True needs an equality of the two sides"),
+        ([("v", "<", "rk")], "inner", "partitioned=True needs an equality of the two sides"),
         ("nothing", "inner", "left column 'nothing' does not exist"),
     ],
 )

@@ -85,7 +85,7 @@ def test_rows_fan_out_and_indexes(spark: SparkSession, facts: DataFrame) -> None
     assert [join.index for join in told.joins][:3] == ["dense", "hash", "ordered"]
     assert first.reason == "keys span 100 values for 68 rows: addressed directly"
     assert second.reason is not None and "too sparse" in second.reason and "for 3 rows" in second.reason
-    assert third.reason == "sort-merge was asked for"
+    assert third.reason == "sort-merge was requested"
     assert fourth.reason == "the join has no key"
     assert (gather.index, gather.reason, gather.index_bytes, gather.build_seconds) == (None,) * 4
     assert [join.build_bytes for join in told.joins[1:]] == [4 * (8 + 8) + 1, 3 * 8, 2 * 4 + 6, None]
@@ -228,7 +228,7 @@ def test_a_probe_side_without_rows(spark: SparkSession) -> None:
 def test_a_run_without_tasks_leaves_no_report(spark: SparkSession) -> None:
     out = spark.range(0, 10, 1, 2).where("false").transform(pipelined_join(table(id=[0, 1, 1]), "id"))
     assert out.collect() == []
-    with pytest.raises(ReportUnavailableError, match="without any task"):
+    with pytest.raises(ReportUnavailableError, match="without tasks"):
         report(out)
 
 

@@ -272,7 +272,7 @@ def test_what_fails_says_so() -> None:
         parts_of(pipeline(Aggregation((), (AggregateCall("sum", large, checked=True),)), schema), batch)
     wrapped = parts_of(pipeline(Aggregation((), (AggregateCall("sum", large),)), schema), batch)
     assert wrapped == [(0,)]
-    with pytest.raises(SchemaMismatchError, match="columns are declared as"):
+    with pytest.raises(SchemaMismatchError, match="the groups have columns of types"):
         parts_of(pipeline(Aggregation((), (AggregateCall("min", T),)), schema), batch)
-    with pytest.raises(SchemaMismatchError, match="1 columns are declared, the groups have 5"):
+    with pytest.raises(SchemaMismatchError, match="the groups have 5 columns, expected 1"):
         parts_of(pipeline(Aggregation((), CALLS), schema), batch)

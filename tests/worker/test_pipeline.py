@@ -561,13 +561,13 @@ def test_large_strings_come_out_as_declared() -> None:
 
 def test_a_probe_side_of_another_width_is_refused() -> None:
     pipeline, _ = one_join(pa.string(), pa.array(["a"]))
-    with pytest.raises(SchemaMismatchError, match="2 columns, the pipeline was planned for 1"):
+    with pytest.raises(SchemaMismatchError, match="2 columns, but the pipeline was planned for 1"):
         list(pipeline.run(typed_rows(pa.record_batch({"a": [1], "b": [2]}))))
 
 
 def test_every_join_needs_its_build_side() -> None:
     case = three_joins()
-    with pytest.raises(ValueError, match="3 joins need as many build sides, got 2"):
+    with pytest.raises(ValueError, match="3 joins need one build side each, got 2"):
         create_pipeline(case.spec, case.builds[:2], case.schema, DEFAULTS, Resources(lambda: None))
 
 

@@ -309,7 +309,7 @@ def test_numbers_compute_as_in_python(text: str, domain: str) -> None:
     [
         (
             lambda left, right: max(left.x, right.y) > 1,
-            "max of an integer and a float may be either: convert one of them",
+            "max of an integer and a float may return either type: convert one argument",
         ),
         (
             lambda left, right: np.int32(left.x) + 1 > 1,

@@ -69,7 +69,7 @@ def test_memory_is_returned_also_by_a_task_that_fails_or_is_cut_short(released: 
 
 
 def test_the_order_of_another_version_is_refused(released: list[str]) -> None:
-    with pytest.raises(EnvironmentProblemError, match=r"sparkext 0\.0\.1, this worker"):
+    with pytest.raises(EnvironmentProblemError, match=r"sparkext 0\.0\.1, but this worker"):
         list(Limited(1 << 30, made_by="0.0.1")([ROWS]))
 
 

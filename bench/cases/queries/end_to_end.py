@@ -51,13 +51,15 @@ class Workload:
 
 def workloads() -> dict[str, Workload]:
     """Return the workloads: one join, three joins, and three joins under an aggregate."""
-    from sparkext.cli.demo import COLUMNS, JOINS, fingerprint
+    from sparkext.cli.demo import COLUMNS, JOINS, compute_result_fingerprint
 
     aggregate = "the same three joins; one row of a count and four sums"
     return {
-        "one-join": Workload("lineitem, orders; to a noop sink", COLUMNS, JOINS[:1], fingerprint, to_noop),
+        "one-join": Workload(
+            "lineitem, orders; to a noop sink", COLUMNS, JOINS[:1], compute_result_fingerprint, to_noop
+        ),
         "three-joins": Workload(
-            "lineitem, orders, supplier, part; to a noop sink", COLUMNS, JOINS, fingerprint, to_noop
+            "lineitem, orders, supplier, part; to a noop sink", COLUMNS, JOINS, compute_result_fingerprint, to_noop
         ),
         "aggregate": Workload(aggregate, AGGREGATE_COLUMNS, JOINS, sums, sums),
     }

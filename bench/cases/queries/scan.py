@@ -62,11 +62,11 @@ def _to_parquet(frame: DataFrame) -> None:
 
 
 def _fingerprint_of_files(frame: DataFrame) -> object:
-    from sparkext.cli.demo import fingerprint
+    from sparkext.cli.demo import compute_result_fingerprint
 
     with TemporaryDirectory() as folder:
         _write(frame, folder)
-        return fingerprint(frame.sparkSession.read.parquet(folder))
+        return compute_result_fingerprint(frame.sparkSession.read.parquet(folder))
 
 
 def _write(frame: DataFrame, folder: str) -> None:

@@ -76,7 +76,7 @@ class Join:
         """Emit the results for these rows, a budget at a time, without testing pairs."""
         columns: SourceColumns = self.columns
         if self._kind == "existence":
-            assert isinstance(found, Matches), "one match a row is all that is asked"
+            assert isinstance(found, Matches), "only one match per row is required"
             columns = _create_existence_column(found.first >= 0)
         for pairs in _expand_matches(rows.length, found, self._kind, budget):
             yield rows.joined(pairs, columns, self._outer, self._source)

@@ -70,7 +70,7 @@ class JoinMatches:
             sought = NearestKeys(self._keys.of(rows), values, as_of.direction, as_of.exact, as_of.tolerance)
             return FoundMatches(self._build.lookup_nearest(sought))
         if self._spec.nested:
-            assert self._theta is not None, "or there is nothing to try pairs by"
+            assert self._theta is not None, "otherwise there is no condition for pairs"
             return self._try_all_pairs(rows, self._theta.loop(rows), budget)
         if self._guard is not None and self._guard.may_fail(rows):
             return self._try_all_pairs(rows, self._guard.loop(rows), budget)

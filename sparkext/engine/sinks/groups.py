@@ -129,8 +129,8 @@ class Groups:
             if self._whole:
                 raise BuildSideTooLargeError(
                     f"the groups of the build side do not fit in memory: the first"
-                    f" {sum(grouping.held.count for grouping in self._groupings):,} take {held:,} bytes, and"
-                    f" {int(budget.usable_bytes()):,} may be planned with. {WAYS_OUT}"
+                    f" {sum(grouping.held.count for grouping in self._groupings):,} take {held:,} bytes, but only"
+                    f" {int(budget.usable_bytes()):,} are available. {WAYS_OUT}"
                 )
             leaving += [grouping.taken() for grouping in self._groupings]
         return leaving
@@ -148,14 +148,14 @@ class Groups:
 
     def _batch(self, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
         if len(arrays) != len(self._schema):
-            raise SchemaMismatchError(f"{len(self._schema)} columns are declared, the groups have {len(arrays)}")
+            raise SchemaMismatchError(f"the groups have {len(arrays)} columns, expected {len(self._schema)}")
         try:
             conformed = [conform(array, field.type) for array, field in zip(arrays, self._schema, strict=True)]
         except pa.ArrowException as error:
             declared = {field.name: str(field.type) for field in self._schema}
             given = [str(array.type) for array in arrays]
             raise SchemaMismatchError(
-                f"columns are declared as {declared}, the groups have {given}: {error}"
+                f"the groups have columns of types {given}, expected {declared}: {error}"
             ) from error
         return pa.RecordBatch.from_arrays(conformed, names=self._schema.names)
 

@@ -42,8 +42,7 @@ class RowBatches:
         for batch in self._batches:
             if batch.num_columns != self._width:
                 raise SchemaMismatchError(
-                    f"the probe side arrived with {batch.num_columns} columns, the pipeline was planned for"
-                    f" {self._width}"
+                    f"the probe side has {batch.num_columns} columns, but the pipeline was planned for {self._width}"
                 )
             metrics.batches_in += 1
             yield batch

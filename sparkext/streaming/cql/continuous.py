@@ -15,7 +15,7 @@ from sparkext.streaming.cql.language.graph import Graph, build_graph, spell_cycl
 from sparkext.streaming.cql.language.parser import parse
 from sparkext.streaming.cql.language.partitioning import GraphPartitioning, PartitioningObstacle, find_partitioning
 from sparkext.streaming.cql.language.problems import CqlProblems
-from sparkext.streaming.cql.language.queries import Column, spell_delay
+from sparkext.streaming.cql.language.queries import RelationColumn, spell_delay
 from sparkext.streaming.cql.language.types import spell_type
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def cql(text: str, *, missing_delay: str = "error", partition_by: Mapping[str, s
         Lists every problem, with its position in the text.
     """
     if missing_delay not in ("error", "insert"):
-        raise InvalidQueryError([f"missing_delay={missing_delay!r}: expected error or insert"])
+        raise InvalidQueryError([f"missing_delay={missing_delay!r}: expected 'error' or 'insert'"])
     if not isinstance(text, str):
-        raise InvalidQueryError([f"text is no str, but {type(text).__name__}"])
+        raise InvalidQueryError([f"text must be a str, got {type(text).__name__}"])
     try:
         graph = build_graph(bind(parse(text)), missing_delay)
     except CqlProblems as problems:
@@ -65,20 +65,20 @@ def _resolve_key_columns(graph: Graph, named: Mapping[str, str]) -> dict[str, in
     streams = {name.lower(): name for name in graph.streams}
     for name, column in named.items():
         if name.lower() not in streams:
-            problems.append(f"partition_by names {name}, but streams are {', '.join(graph.streams)}")
+            problems.append(
+                f"partition_by names {name}, which is not a registered stream. Streams: {', '.join(graph.streams)}"
+            )
             continue
         columns = [one.name.lower() for one in graph.streams[streams[name.lower()]].registered]
         if column.lower() not in columns:
-            problems.append(f"partition_by names {column} of {name}, which has {', '.join(columns)}")
+            problems.append(f"partition_by names {column}, but {name} has the columns {', '.join(columns)}")
             continue
         places[streams[name.lower()]] = columns.index(column.lower())
     problems += [f"partition_by does not name a column of {name}" for name in graph.streams if name not in places]
     if not problems:
         found = find_partitioning(graph, places)
         if isinstance(found, PartitioningObstacle):
-            problems.append(
-                f"rows cannot be processed apart by these columns, because of {found.query}: {found.reason}"
-            )
+            problems.append(f"rows cannot be partitioned by these columns, because of {found.query}: {found.reason}")
     if problems:
         raise InvalidQueryError(problems)
     return places
@@ -188,6 +188,6 @@ class ContinuousQueries:
         return create_query_frame(asked, streams)
 
 
-def _spell_columns(columns: Sequence[Column]) -> str:
+def _spell_columns(columns: Sequence[RelationColumn]) -> str:
     said = (f"{one.name} {spell_type(one.type)}{'' if one.nullable else ' not null'}" for one in columns)
     return ", ".join(said)

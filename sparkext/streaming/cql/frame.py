@@ -23,7 +23,7 @@ from sparkext.streaming.cql.code.shared_columns import SharedColumns
 from sparkext.streaming.cql.computed_columns import create_spark_column
 from sparkext.streaming.cql.language.graph import Graph
 from sparkext.streaming.cql.language.partitioning import GraphPartitioning, find_partitioning
-from sparkext.streaming.cql.language.queries import BoundStream, Column
+from sparkext.streaming.cql.language.queries import BoundStream, RelationColumn
 from sparkext.streaming.cql.language.types import spell_type, unify_types
 from sparkext.streaming.cql.operator import CqlOperator
 from sparkext.streaming.ordered.description_of import OrderColumns, TimedFunction
@@ -70,7 +70,9 @@ def create_query_frame(asked: OutputArguments, streams: Mapping[str, Any]) -> Da
     check_name(asked.name, problems)
     for argument, value in (("time", asked.time), ("watermark", asked.watermark), ("ties", asked.ties)):
         if not isinstance(value, str) and (value is not None or argument == "time"):
-            problems.append(f"{argument}={value!r}: expected {'a delay' if argument == 'watermark' else 'a column'}")
+            problems.append(
+                f"{argument}={value!r}: expected {'a delay' if argument == 'watermark' else 'the name of a column'}"
+            )
     if not isinstance(asked.serial, bool):
         problems.append(f"serial={asked.serial!r}: expected True or False")
     if problems:
@@ -79,8 +81,8 @@ def create_query_frame(asked: OutputArguments, streams: Mapping[str, Any]) -> Da
     settings = settings_of(session)
     sources = {name: _Source(frame, graph.streams[name], asked, problems) for name, frame in frames.items()}
     if len({frame.isStreaming for frame in frames.values()}) > 1:
-        said = [f"{name} is {'a' if frame.isStreaming else 'no'} stream" for name, frame in frames.items()]
-        problems.append(f"{', '.join(said)}: make streams of all, or of none")
+        said = [f"{name} is a {'stream' if frame.isStreaming else 'table'}" for name, frame in frames.items()]
+        problems.append(f"{', '.join(said)}: use only streams, or only tables")
     _check_alike("time", {name: source.time for name, source in sources.items()}, problems)
     if asked.ties is not None:
         _check_alike("ties", {name: source.ties for name, source in sources.items()}, problems)
@@ -113,13 +115,15 @@ def _resolve_queries(asked: OutputArguments, problems: list[str]) -> tuple[str, 
     names = {name.lower(): name for name in asked.graph.queries}
     found: list[str] = []
     if not asked.queries:
-        problems.append("outputs of no query: expected their names")
+        problems.append("outputs: expected the names of one or more queries")
     for name in asked.queries:
         known = names.get(name.lower()) if isinstance(name, str) else None
         if known is None:
-            problems.append(f"there is no query {name!r}, only {', '.join(asked.graph.queries) or 'none at all'}")
+            problems.append(
+                f"there is no query {name!r}. Registered queries: {', '.join(asked.graph.queries) or 'none'}"
+            )
         elif asked.graph.queries[known].operator is None:
-            problems.append(f"{known} is a relation, which is not emitted: see ISTREAM, DSTREAM and RSTREAM")
+            problems.append(f"{known} is a relation, which is not emitted: use ISTREAM, DSTREAM or RSTREAM")
         elif known in found:
             problems.append(f"{known} is named twice")
         else:
@@ -134,14 +138,14 @@ def _resolve_frames(
     given = {name.lower(): frame for name, frame in streams.items()}
     known = {name.lower() for name in whole.streams}
     problems += [
-        f"{name}=…: there is no stream of this name, only {', '.join(whole.streams)}"
+        f"{name}=…: there is no stream {name}. Registered streams: {', '.join(whole.streams)}"
         for name in streams
         if name.lower() not in known
     ]
     found: dict[str, DataFrame] = {}
     for name in graph.streams:
         if name.lower() not in given:
-            problems.append(f"{', '.join(queries)} needs the DataFrame of the stream {name}: {name}=…")
+            problems.append(f"{', '.join(queries)} needs the DataFrame of the stream {name}: pass {name}=…")
         elif resolve_order_session(given[name.lower()], problems) is not None:
             found[name] = given[name.lower()]
     return found
@@ -168,18 +172,22 @@ class _Source:
                 problems.append(f"{asked.time} of {name} is a {kind}: expected a timestamp")
             elif frame.isStreaming and not is_marked(self.time):
                 if asked.watermark is None:
-                    problems.append(f"{asked.time} of {name} has no watermark: say how late rows may come, watermark=…")
+                    problems.append(
+                        f"{asked.time} of {name} has no watermark: pass watermark=…, the maximum delay of rows"
+                    )
                 else:
                     frame = frame.withWatermark(quote_name(self.time.name), asked.watermark)
         ties = None if asked.ties is None else place(asked.ties)
         self.ties = None if ties is None else fields[ties]
         if self.ties is not None and spark_key_type(self.ties) is None:
-            problems.append(f"ties {asked.ties} of type {self.ties.dataType.simpleString()} cannot be compared")
+            problems.append(
+                f"ties={asked.ties!r}: values of type {self.ties.dataType.simpleString()} cannot be ordered"
+            )
         self._fields = [None if (at := place(column.name)) is None else fields[at] for column in registered]
         for column, field in zip(registered, self._fields, strict=True):
             if field is not None and not _fits(field, column):
                 problems.append(
-                    f"column {column.name} of {name} is a {field.dataType.simpleString()}, registered as"
+                    f"column {column.name} of {name} has type {field.dataType.simpleString()}, but is registered as"
                     f" {spell_type(column.type)}"
                 )
         self._frame = frame
@@ -190,7 +198,7 @@ class _Source:
 
         assert self.time is not None and self._time is not None, "it has been checked"
         time = F.col(quote_name(self._time))
-        missing = F.raise_error(F.lit(f"a row of {self._name} has no {self._time}: filter those that do not")).cast(
+        missing = F.raise_error(F.lit(f"{self._time} is null in a row of {self._name}: filter out such rows")).cast(
             "int"
         )
         stream = F.when(time.isNull(), missing).otherwise(F.lit(number)).cast("tinyint")
@@ -221,11 +229,11 @@ class _Source:
         value = F.col(quote_name(field.name)).cast(kind)
         if column.nullable or not field.nullable:
             return value
-        said = f"{column.name} of {self._name} is null, but registered as NOT NULL"
+        said = f"{column.name} is null in a row of {self._name}, but registered as NOT NULL"
         return F.when(value.isNull(), F.raise_error(F.lit(said)).cast(kind)).otherwise(value)
 
 
-def _fits(field: StructField, column: Column) -> bool:
+def _fits(field: StructField, column: RelationColumn) -> bool:
     """Return whether the type of a registered column represents all values of a field exactly."""
     kind = spark_key_type(field)
     if kind is None or kind == column.type:
@@ -234,7 +242,7 @@ def _fits(field: StructField, column: Column) -> bool:
     return wider == column.type and (kind.name not in INTEGERS or column.type.name in INTEGERS)
 
 
-def _spark_type(column: Column) -> DataType:
+def _spark_type(column: RelationColumn) -> DataType:
     from pyspark.sql.pandas.types import from_arrow_type
 
     return from_arrow_type(arrow_key_type(column.type), prefer_timestamp_ntz=True)
@@ -243,8 +251,8 @@ def _spark_type(column: Column) -> DataType:
 def _check_alike(argument: str, fields: Mapping[str, StructField | None], problems: list[str]) -> None:
     kinds = {name: field.dataType.simpleString() for name, field in fields.items() if field is not None}
     if len({*kinds.values()}) > 1:
-        said = ", ".join(f"a {kind} of {name}" for name, kind in kinds.items())
-        problems.append(f"{argument} is {said}: cast them to one type")
+        said = ", ".join(f"{kind} in {name}" for name, kind in kinds.items())
+        problems.append(f"the columns of {argument} have different types ({said}): cast them to one type")
 
 
 def _derive_schema(
@@ -269,7 +277,9 @@ def _derive_schema(
     names = [field.name.lower() for field in made]
     double = next((name for at, name in enumerate(names) if name in names[:at]), None)
     if double is not None:
-        problems.append(f"two columns of the result are named {double}: rename one, the time is {asked.time}")
+        problems.append(
+            f"two columns of the result are named {double}, and the time is named {asked.time}: rename a column"
+        )
     return StructType(made), place
 
 
@@ -283,11 +293,11 @@ def _resolve_end(
     if asked.until is None:
         if graph.may_go_on and not is_stream:
             problems.append(
-                f"something may happen for ever, by {', '.join(graph.may_go_on)}: say when it ends, until=…"
+                f"queries may emit rows for ever: {', '.join(graph.may_go_on)}. Pass until=…, the end of time"
             )
         return FOR_EVER
     if not isinstance(asked.until, datetime) or is_stream:
-        expected = "a datetime" if not is_stream else "none: a stream ends when its rows do"
+        expected = "a datetime" if not is_stream else "None, because a stream ends with its last row"
         problems.append(f"until={asked.until!r}: expected {expected}")
         return FOR_EVER
     found = session.range(1).select(F.unix_micros(F.lit(asked.until).cast("timestamp"))).first()

@@ -104,8 +104,8 @@ def _describe_endless_cycle(operator: CqlOperator, error: StepsExceededError) ->
         if any(operator.graph.queries[name].delay == 0 or operator.graph.queries[name].recursive for name in part)
     ]
     return (
-        f"{error.limit} instants or rounds at {_EPOCH + timedelta(microseconds=error.time)}:"
-        f" {' and '.join(cycles)} does not come to rest; see spark.sparkext.cql.maxInstants"
+        f"{' and '.join(cycles)} still changes after {error.limit} instants or rounds at"
+        f" {_EPOCH + timedelta(microseconds=error.time)}: add a longer delay, or raise spark.sparkext.cql.maxInstants"
     )
 
 
@@ -118,6 +118,6 @@ def _describe_full_state(operator: CqlOperator, error: StateFullError) -> str:
         if read.window is not None and read.window.kind != "now"
     }
     return (
-        f"what {', '.join(operator.outputs)} has to know does not fit in {error.bytes >> 20} MiB, a share of the memory"
-        f" of this task: it is of {', '.join(sorted(windows))}; bound them, or give executors more memory"
+        f"the state of {', '.join(operator.outputs)} exceeds {error.bytes >> 20} MiB, this task's share of memory. It"
+        f" is held by {', '.join(sorted(windows))}: use smaller windows, or give executors more memory"
     )

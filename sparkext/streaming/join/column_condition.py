@@ -77,16 +77,16 @@ def read_columns(
     text = " AND ".join(conjunct.sql() for conjunct in join.conjuncts)
     if not parts.pairs and not parts.ranges:
         problems.append(
-            f"on={text}: nothing of it compares a value of the left side with one of the right side by =, <=>, <, <=, >"
-            " or >=, so all pairs of rows would be made. Join by a function of two rows, as in theta_join, or write a"
-            " comparison beside it that must hold, too"
+            f"on={text}: no part of it compares a value of the left side with a value of the right side by =, <=>, <,"
+            " <=, > or >=, so all pairs of rows would be evaluated. Add such a comparison with &, or join by a function"
+            " of two rows, as in theta_join"
         )
         return None
     if kind != "inner" and parts.rest:
         rest = " AND ".join(conjunct.sql() for conjunct in parts.rest)
         problems.append(
-            f"how={kind!r}: {rest} is tested behind an inner join. Other joins of streams compare values of the left"
-            " side with values of the right one, by =, <=>, <, <=, > or >="
+            f"how={kind!r}: {rest} is supported only for inner joins. Other joins of streams only compare values of the"
+            " left side with values of the right side, by =, <=>, <, <=, > or >="
         )
         return None
     names = JoinCondition(tuple(parts.pairs), using=False, ranges=tuple(parts.ranges))

@@ -33,8 +33,8 @@ def resolve_event_times(left: DataFrame, right: DataFrame, asker: str, problems:
     kinds = [frame.schema.fields[time].dataType for frame, time in ((left, times[0]), (right, times[1]))]
     if kinds[0] != kinds[1]:
         problems.append(
-            f"the watermark of the left side is on a {kinds[0].simpleString()}, that of the right side on a"
-            f" {kinds[1].simpleString()}: {asker} compares them, cast one of them"
+            f"the column with the watermark is a {kinds[0].simpleString()} on the left side and a"
+            f" {kinds[1].simpleString()} on the right side, and {asker} compares the two columns: cast one of them"
         )
         return None
     return times[0], times[1]
@@ -45,9 +45,9 @@ def _resolve_event_time(frame: DataFrame, side: str, asker: str, problems: list[
     found = [number for number, field in enumerate(frame.schema.fields) if is_marked(field)]
     if len(found) == 1:
         return found[0]
-    has = "no watermark" if not found else f"{len(found)} of them"
+    has = "no such column" if not found else f"{len(found)} such columns"
     problems.append(
-        f"{asker} needs one column with a watermark on the {side} side, which has {has}: see DataFrame.withWatermark"
+        f"{asker} requires one column with a watermark on the {side} side, which has {has}: see DataFrame.withWatermark"
     )
     return None
 
@@ -110,8 +110,8 @@ def resolve_time_column(
     )
     if right is None and lasts is not None:
         problems.append(
-            f"event_time={name!r}: the two columns with a watermark are one in the result, which does not tell then"
-            " whether a row has a match: write on=[(left, right), …] to have both"
+            f"event_time={name!r}: the result has only one column for the two columns with a watermark, so it does not"
+            " show whether a row has a match: write on=[(left, right), …] to keep both columns"
         )
     if len(problems) > told:
         return None

@@ -35,7 +35,7 @@ def resolve_stored_sides(
     retained = _resolve_retention(retain, problems)
     if kind != "inner" and retained[0] is None and len(problems) == told:
         problems.append(
-            f"a {kind} join of streams needs retain: for how long a row of the left side may still find a match"
+            f"a {kind} join of streams requires retain, the time for which a row of the left side may find a match"
         )
     times = None
     if len(problems) == told and (tells_time or retained != (None, None)):
@@ -53,7 +53,7 @@ def _resolve_retention(retain: Any, problems: list[str]) -> tuple[int | None, in
     """Return the retention of each side in microseconds, None for ever."""
     given = retain if isinstance(retain, tuple) else (retain, retain)
     if len(given) != 2:
-        problems.append(f"retain={retain!r}: expected a time, or one for each of the two sides")
+        problems.append(f"retain={retain!r}: expected a duration, or a tuple of two, for the left and the right side")
         return None, None
     left, right = (None if time is None else _parse_duration(time, problems) for time in given)
     return left, right
@@ -64,9 +64,9 @@ def _parse_duration(time: Any, problems: list[str]) -> int | None:
     parts = [(int(number), unit.removesuffix("s")) for number, unit in _PART.findall(text)]
     if not parts or _PART.sub("", text).strip() or not all(unit in _UNITS for _, unit in parts):
         problems.append(
-            f"retain={time!r}: expected a time such as '1 hour' or '90 seconds', in {', '.join(_UNITS)}s: months and"
-            " years have no fixed length, and a number of rows means nothing where streams have no order (`cql` has"
-            " windows of rows, as of the time of each row)"
+            f"retain={time!r}: expected a duration such as '1 hour' or '90 seconds', in {', '.join(_UNITS)}s. Months"
+            " and years have no fixed length. A number of rows is not supported, because streams have no order: `cql`"
+            " has windows of rows, in the order of time"
         )
         return None
     return sum(number * _UNITS[unit] for number, unit in parts)

@@ -80,13 +80,13 @@ def stream_join(
     session = resolve_join_session(left, right, "pipelined_join", problems)
     kind = parse_join_kind(how) if isinstance(how, str) else None
     if kind not in ("inner", "left", "semi"):
-        problems.append(f"how={how!r}: two streams are joined as 'inner', 'cross', 'left' or 'semi'")
+        problems.append(f"how={how!r}: expected 'inner', 'cross', 'left' or 'semi' for a join of two streams")
     elif kind != "inner" and callable(on):
-        problems.append(f"how={how!r}: streams that a function joins are joined as 'inner'")
+        problems.append(f"how={how!r}: expected 'inner' for a join by a function")
     if event_time is not None and (not isinstance(event_time, str) or kind not in ("inner", "left")):
         problems.append(
-            f"event_time={event_time!r}: expected a name, for an inner or a left join (when a row of a semi join comes"
-            " out depends on which of its matches comes first)"
+            f"event_time={event_time!r}: expected a name, for an inner or a left join (the time at which a semi join"
+            " emits a row depends on which match arrives first)"
         )
     check_name(name, problems)
     told = len(problems)
@@ -138,7 +138,7 @@ def _resolve_condition(
     compared = set() if found is None else {(pair.probe.column, pair.type) for pair in found.spec.ranges}
     if len(compared) > MOST_COMPARED:
         problems.append(
-            f"on compares {len(compared)} columns of the left side, whose rows are looked up, too: an index supports at"
-            f" most {MOST_COMPARED}. For the others, filter the result of an inner join"
+            f"on compares {len(compared)} columns of the left side, whose rows are indexed as well, but an index"
+            f" supports at most {MOST_COMPARED}. Filter the result of an inner join by the other columns"
         )
     return None if found is None else renumber_build_columns(found)

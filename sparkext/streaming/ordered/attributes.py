@@ -23,17 +23,17 @@ def append_attributes(
 
     keys = [frame.columns[place] for place in operators]
     if attributes.isStreaming:
-        problems.append("order_key is a stream: expected the table of each operator key's order key")
+        problems.append("order_key is a stream: expected a table with the order key of each operator key")
         return frame
     if not keys:
-        problems.append("order_key is a table, which needs operator_key: the columns that both have")
+        problems.append("order_key is a table: expected operator_key, the columns that the table shares with frame")
         return frame
     found = [resolve_column(key, attributes.schema.fields, "order_key's", case_sensitive, problems) for key in keys]
     others = [name for place, name in enumerate(attributes.columns) if place not in found]
     if None in found:
         return frame
     if not others:
-        problems.append("order_key is a table without a column beside those of operator_key")
+        problems.append("order_key is a table: expected columns in addition to those of operator_key")
         return frame
     theirs = [attributes.columns[place] for place in found if place is not None]
     twice = attributes.groupBy(*map(quote_name, theirs)).count().where("count > 1").limit(1).collect()

@@ -71,7 +71,7 @@ class KeyStates:
         if largest > MAX_VAR_BYTES:
             raise StateError(
                 f"the state of a key has {largest} bytes: at most {MAX_VAR_BYTES} can be stored. Use smaller windows,"
-                " or keep less in the state"
+                " or store less in the state"
             )
         batch = pa.array([self._batch] * count, pa.int64()).cast(pa.timestamp("us"))
         columns = [*self._keys, pa.array(self._after, pa.binary()), batch, pa.array([bucket] * count, pa.uint16())]

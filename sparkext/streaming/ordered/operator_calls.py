@@ -88,11 +88,11 @@ class OperatorCalls(KeyStates):
             return self._checked(operator.function(rows), rows)
         answer = operator.function(rows, decode_state(before or operator.initial, operator.pickles))
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise OperatorError(f"apply returned {type(answer).__name__}: with a state, it has to return (rows, state)")
+            raise OperatorError(f"apply returned {type(answer).__name__}: with a state, it must return (rows, state)")
         try:
             states[group] = None if answer[1] is None else encode_state(answer[1], operator.pickles)
         except UnstorableStateError as error:
-            raise OperatorError(f"apply returned a state that cannot be stored, {error}. It may be {FORMS}") from error
+            raise OperatorError(f"apply returned a state that cannot be stored, {error}. Expected {FORMS}") from error
         return self._checked(answer[0], rows)
 
     def _checked(self, made: Any, rows: pa.Table) -> pa.Table:
@@ -101,16 +101,17 @@ class OperatorCalls(KeyStates):
         if isinstance(made, pa.RecordBatch):
             made = pa.Table.from_batches([made])
         if not isinstance(made, pa.Table):
-            raise OperatorError(f"apply returned {type(made).__name__}, and not an Arrow table")
+            raise OperatorError(f"apply returned {type(made).__name__}, expected an Arrow table")
         missing = [name for name in schema.names if name not in made.column_names]
         if missing:
             raise OperatorError(
-                f"apply returned columns {', '.join(made.column_names) or 'none'}: schema has {', '.join(missing)}, too"
+                f"apply returned columns {', '.join(made.column_names) or 'none'}, but schema also has"
+                f" {', '.join(missing)}"
             )
         try:
             columns = [_cast(make_contiguous(made.column(field.name)), field.type) for field in schema]
         except pa.ArrowException as error:
-            raise OperatorError(f"apply returned columns that are not of the types of schema: {error}") from error
+            raise OperatorError(f"apply returned columns that do not have the types of schema: {error}") from error
         made = pa.Table.from_arrays(columns, schema=schema)
         if made.num_rows:
             times = convert_to_microseconds(columns[time])
@@ -118,8 +119,8 @@ class OperatorCalls(KeyStates):
             if (np.diff(times) < 0).any() or times[0] < own[0] or times[-1] > own[-1]:
                 raise OperatorError(
                     f"apply returned rows whose {schema.names[time]} goes from {made.column(time)[0]} to"
-                    f" {made.column(time)[-1]}, made of rows from {rows.column(self._ordered.order.time)[0]} to"
-                    f" {rows.column(self._ordered.order.time)[-1]}: they have to lie between these, in order"
+                    f" {made.column(time)[-1]}, for input from {rows.column(self._ordered.order.time)[0]} to"
+                    f" {rows.column(self._ordered.order.time)[-1]}: the times must be in order, and within the input's"
                 )
         return made
 

@@ -159,7 +159,7 @@ class _ColumnArguments:
     def _places(self, argument: str, named: Any, problems: list[str]) -> tuple[int, ...]:
         names = [] if named is None else [named] if isinstance(named, str) else named
         if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
-            problems.append(f"{argument}={named!r}: expected the name of a column, or several")
+            problems.append(f"{argument}={named!r}: expected the name of a column, or a list of names")
             return ()
         found = (resolve_column(one, self.frame.schema.fields, "the", self.case_sensitive, problems) for one in names)
         return tuple(place for place in found if place is not None)
@@ -205,13 +205,15 @@ class _FunctionArguments:
         if not callable(self.apply):
             problems.append(f"apply={self.apply!r}: expected a function")
         if operator_key is None:
-            problems.append("apply needs operator_key: whose rows it is to have together")
+            problems.append("apply requires operator_key, the key whose rows it processes together")
         initial = self._initial(problems)
         schema = self.schema
         if isinstance(schema, str):
             schema = frame.sparkSession.createDataFrame([], schema).schema
         if not isinstance(schema, StructType):
-            problems.append(f"schema={schema!r}: apply needs the schema of what it returns, as DDL or StructType")
+            problems.append(
+                f"schema={schema!r}: expected the schema of the rows that apply returns, as DDL or StructType"
+            )
             return None
         check_arrow_types(schema, "schema's", problems)
         found = (
@@ -226,7 +228,7 @@ class _FunctionArguments:
         try:
             return encode_state(self.state, bool(self.pickle_state))
         except UnstorableStateError as error:
-            problems.append(f"state cannot be stored, {error}. It may be {FORMS}")
+            problems.append(f"state cannot be stored, {error}. Expected {FORMS}")
             return None
 
 

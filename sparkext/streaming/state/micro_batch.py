@@ -51,8 +51,8 @@ class MicroBatch:
         )
         if checkpoint is None or number is None or run is None:
             raise StateError(
-                "a join of streams, or an ordered one, runs in a streaming query that was started by writeStream in the"
-                " session that made it: this task belongs to none"
+                "this task belongs to no streaming query: start joins of streams and ordered streams by writeStream, in"
+                " the session that created them"
             )
         assert context is not None, "it has properties"
         s3a: dict[str, str] = json.loads(context.getLocalProperty(SECRETS) or "{}")

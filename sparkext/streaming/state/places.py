@@ -228,10 +228,10 @@ def resolve_location(location: str, s3a: Mapping[str, str]) -> Location:
             return BucketLocation(bucket, path.strip("/"))
         reason = bucket
     else:
-        reason = f"workers do not reach {scheme}://"
+        reason = f"workers cannot access {scheme}://"
     raise StateError(
-        f"the checkpoint lies in {location}: {reason}. The state of a stream can be kept in a folder that all"
-        " nodes see as a local one (file:/…), or in a bucket that Spark reaches by its S3A connector (s3a://…)"
+        f"workers cannot store the state of a stream in the checkpoint {location}: {reason}. Use a folder that every"
+        " node can access as a local folder (file:/…), or a bucket that Spark accesses with its S3A connector (s3a://…)"
     )
 
 

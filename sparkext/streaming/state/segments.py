@@ -97,7 +97,8 @@ def read_metadata(place: Location) -> dict[str, Any]:
         raise _create_read_error(place, error) from error
     if footer.get("state") != STATE_VERSION:
         raise StateError(
-            f"{place} is of version {footer.get('state')} of the state, this package reads {STATE_VERSION}"
+            f"{place} has version {footer.get('state')} of the state, but this package reads version {STATE_VERSION}:"
+            " use the version of sparkext that wrote it, or start with a new checkpoint"
         )
     return {**footer, "info": SegmentInfo(**footer["info"])}
 
@@ -125,7 +126,8 @@ def sum_infos(infos: Iterable[SegmentInfo]) -> SegmentInfo:
 
 
 def _create_read_error(place: Location, error: Exception) -> StateError:
-    problem = "it is not there" if isinstance(error, FileNotFoundError) else str(error)
+    problem = "no such file" if isinstance(error, FileNotFoundError) else str(error)
     return StateError(
-        f"state of a stream cannot be read from {place}: {problem}. Restore the checkpoint, or begin with another"
+        f"the state of a stream cannot be read from {place}: {problem}. Restore the checkpoint, or start with a new"
+        " checkpoint"
     )

@@ -178,8 +178,8 @@ class StreamState:
             self.head = self.told(LEFT, 0)
             if self.head["made_by"] != made_by:
                 raise StateError(
-                    f"the state in {folder} is that of another operator ({self.head['made_by']}), not of {made_by}:"
-                    " name this one (name=…), or begin with another checkpoint"
+                    f"the state in {folder} belongs to another operator ({self.head['made_by']}), not to {made_by}:"
+                    " give this operator another name (name=…), or start with a new checkpoint"
                 )
             self.cuts = GridShapes.from_data(self.head["cuts"])
 
@@ -274,8 +274,8 @@ class StreamState:
         """
         if (self.folder / _CLAIMS / self._run).claim(token) != token:
             raise StateError(
-                f"two operators of a query have their state in {self.folder}, as they are alike: give one of them a"
-                " name of its own (name=…)"
+                f"two equal operators of a query would share the state in {self.folder}: give one of them another name"
+                " (name=…)"
             )
 
     def _folder(self, side: int, run: BatchRun) -> Location:

@@ -77,8 +77,8 @@ def decode_state(stored: bytes, pickles: bool) -> Any:
         return pickle.loads(content)
     if form == _PICKLE:
         raise StateError(
-            "the state of a key is a pickle, which may run any code: it was written with pickle_state=True. Pass that"
-            " again if you trust everyone who can write to the checkpoint, or begin with another"
+            "the state of a key is a pickle, which may run any code: it was written with pickle_state=True. Pass"
+            " pickle_state=True if you trust everyone who can write to the checkpoint, or start with a new checkpoint"
         )
     try:
         if form == _BYTES:
@@ -89,11 +89,11 @@ def decode_state(stored: bytes, pickles: bool) -> Any:
             return _read_arrow(content, form)
     except (pa.ArrowException, OSError, StopIteration, ValueError, RecursionError) as error:
         raise StateError(
-            f"the state of a key is damaged: {error}. Restore the checkpoint, or begin with another"
+            f"the state of a key is damaged: {error}. Restore the checkpoint, or start with a new checkpoint"
         ) from error
     raise StateError(
         f"the state of a key begins with {form!r}, which no version of this package writes. Restore the checkpoint, or"
-        " begin with another"
+        " start with a new checkpoint"
     )
 
 
@@ -126,7 +126,7 @@ def _find_problem(value: Any, level: int) -> str | None:
     if kind is not dict and kind is not list:
         return f": {_qualify_name(kind)}"
     if level == MOST_LEVELS:
-        return f": {kind.__name__} on level {level + 1}, of which there may be {MOST_LEVELS}"
+        return f": {kind.__name__} on level {level + 1}, expected at most {MOST_LEVELS} levels"
     for place, item in value.items() if kind is dict else enumerate(value):
         if kind is dict and type(place) is not str:
             return f": dict with the key {place!r} of type {_qualify_name(type(place))}"

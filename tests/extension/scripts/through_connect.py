@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import sparkext
 from sparkext.errors import EnvironmentProblemError, ExtensionMissingError, ReportUnavailableError
 
-with pytest.raises(EnvironmentProblemError, match="loads extensions when it is started"):
+with pytest.raises(EnvironmentProblemError, match="a client cannot load the extension into the Connect server"):
     sparkext.configure(SparkSession.builder.remote("sc://127.0.0.1:15002"))
 
 builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")

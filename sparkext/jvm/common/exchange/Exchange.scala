@@ -87,7 +87,7 @@ object Exchange {
     for {
       _ <- JoinStage.check(
         SparkShim.shuffleManager(env).isInstanceOf[SortShuffleManager],
-        s"${SparkShim.shuffleManager(env).getClass.getName} does not take files of workers")
+        s"${SparkShim.shuffleManager(env).getClass.getName} does not serve files that workers write")
       _ <- settings(env.conf)
     } yield ()
   }
@@ -99,7 +99,7 @@ object Exchange {
 
   /** The reason why a join is not partitioned although it is too large to be replicated. */
   def refused(stage: JoinStage, settings: Settings): String =
-    if (when(stage, settings) == "never") "spark.sparkext.partitioned is never" else check(stage).left.getOrElse("it is not partitioned")
+    if (when(stage, settings) == "never") "spark.sparkext.partitioned is never" else check(stage).left.getOrElse("the reason is unknown")
 
   private def when(stage: JoinStage, settings: Settings): String = stage.hint.flatMap(_.partitioned).getOrElse(settings.partitioned)
 

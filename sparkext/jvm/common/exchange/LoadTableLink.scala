@@ -81,8 +81,8 @@ private object LoadTableLink {
     def begun() = tables.askSync[Int](RequestedPartitions(run))
     while (begun() < partitions) {
       if (System.nanoTime - start > MILLISECONDS.toNanos(PartitionsMillis)) throw new SparkException(
-        s"${begun()} of $partitions partitions of a join run, which all have to: something asks for some of its partitions only. " +
-          "Set spark.sparkext.partitioned.stages to waves for it")
+        s"only ${begun()} of $partitions partitions of a join have started, but all must run at the same time: the query reads only some. " +
+          "Set spark.sparkext.partitioned.stages to waves for this query")
       Thread.sleep(PauseMillis / 10)
     }
   }

@@ -60,11 +60,11 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
     // A writer that writes nothing: it registers the map task, so that Spark removes its files with the shuffle.
     SparkShim.shuffleManager(env).getWriter[Any, Any](dependency.shuffleHandle, mapId, task, metrics).stop(false)
     val (account, bytes) = inputs.next().asInstanceOf[(MapAccount, Array[Byte])]
-    if (inputs.hasNext) throw new IllegalStateException("more than one account of a file")
+    if (inputs.hasNext) throw new IllegalStateException("more than one row about a file")
     val lengths = numbers(bytes)
     val file = announced.get(task.taskAttemptId())
     if (file.length != lengths.sum) {
-      throw new IllegalStateException(s"workers told of ${lengths.sum} bytes, and $file has ${file.length}")
+      throw new IllegalStateException(s"workers reported ${lengths.sum} bytes, but $file has ${file.length}")
     }
     resolver.writeMetadataFileAndCommit(dependency.shuffleId, mapId, lengths, Array.empty, file)
     metrics.incBytesWritten(lengths.sum)

@@ -20,13 +20,13 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
       behind.map { case (name, told) => s"${name.capitalize}: $told" }
     s"""
        |$name
-       |The rows of child 1 stream through all joins in one pass, in Python workers; the others are indexed first. Groups are
-       |parts of groups: the aggregate above puts them together. A fused
-       |scan is done by the workers themselves; one from Spark is not, for the reason that is given.
+       |The rows of child 1 (the probe side) stream through all joins in one pass, in Python workers. The other children are
+       |build sides, which are indexed first. Groups are partial: the aggregate above merges them. If a scan is fused, workers
+       |read the files. If its rows or columns are from Spark, the reason is in parentheses.
        |${lines.mkString("\n")}
        |Scan: ${inputs.describedProbe}
        |Rows: ${if (inPlace) "in place" else "copied"}
-       |Run: ${fate.getOrElse("as a pipeline, or by Spark's own joins if a build side turns out not to fit")}
+       |Run: ${fate.getOrElse("as a pipeline, or by Spark's own joins if a build side does not fit")}
        |Output [${output.length}]: ${output.mkString("[", ", ", "]")}
        |""".stripMargin
   }
@@ -43,7 +43,7 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
 
   private def described(number: Int): String = {
     val join = joins(number)
-    val ahead = if (inputs.mayNotFit(number)) ", built ahead as it may take more" else ""
+    val ahead = if (inputs.mayNotFit(number)) ", built before the join because it may be larger" else ""
     s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2}, at most ${org.apache.spark.util.Utils.bytesToString(join.maxBuildBytes)}$ahead, scan: ${inputs.describedBuild(number)}"
   }
 }

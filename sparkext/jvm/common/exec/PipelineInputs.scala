@@ -32,7 +32,7 @@ private class PipelineInputs(
   lazy val probeScan: Either[String, FusedScan] =
     if (exchange.isDefined) Left(Sent)
     else if (parts.isDefined) Left(Shuffled)
-    else if (isWhole) Left(probeMade.left.getOrElse("workers make the rows"))
+    else if (isWhole) Left(probeMade.left.getOrElse("workers derive the rows"))
     else Guarded.either("scan")(FusedScan.of(probe, settings))
 
   /** The build sides that workers materialise, or the reasons why they do not. */

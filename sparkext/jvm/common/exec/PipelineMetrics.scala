@@ -33,7 +33,7 @@ object PipelineMetrics {
     "numOutputRows" -> SQLMetrics.createMetric(context, "number of output rows"),
     "morsels" -> SQLMetrics.createMetric(context, "morsels"),
     "kernelTime" -> SQLMetrics.createNanoTimingMetric(context, "time in kernels"),
-    "transferTime" -> SQLMetrics.createNanoTimingMetric(context, "time waiting for rows in and out"),
+    "transferTime" -> SQLMetrics.createNanoTimingMetric(context, "time waiting for input and output"),
     "smallestBudget" -> SQLMetrics.createV2CustomMetric(context, new SmallestBudget),
     "medianBudget" -> SQLMetrics.createV2CustomMetric(context, new MedianBudget),
     "largestBudget" -> SQLMetrics.createV2CustomMetric(context, new LargestBudget),

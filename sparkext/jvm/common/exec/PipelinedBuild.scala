@@ -38,7 +38,7 @@ case class PipelinedBuild(
     else Some(PairCondition(expression, expression.references.toSeq.map(column => column -> PipelinedBuild.place(operator)(column))))
 
   override def way: String = "pipelined"
-  override def described: String = s"made by a pipeline of its own${if (whole) ", of whole groups" else ""}"
+  override def described: String = s"derived by a separate pipeline${if (whole) ", of whole groups" else ""}"
 }
 
 object PipelinedBuild {
@@ -70,9 +70,9 @@ object PipelinedBuild {
     operator = peeled.operator
     _ <- JoinStage.check(operator.parts.isEmpty, "a full outer join shuffles the rows")
     _ <- JoinStage.check(operator.exchange.isEmpty, "a partitioned join")
-    scan <- operator.inputs.probeScan.left.map(reason => s"probe side of it: $reason")
+    scan <- operator.inputs.probeScan.left.map(reason => s"its probe side: $reason")
     builds = operator.inputs.ownBuilds
-    _ <- builds.zipWithIndex.collectFirst { case (Left(reason), number) => s"build side ${number + 1} of it: $reason" }.toLeft(())
+    _ <- builds.zipWithIndex.collectFirst { case (Left(reason), number) => s"its build side ${number + 1}: $reason" }.toLeft(())
     filter = Failing.inTurn(peeled.filters)
     projection <- projected(operator, filter, peeled.columns)
   } yield PipelinedBuild(operator, scan, builds.flatMap(_.toOption), peeled.whole, filter, peeled.columns, projection)

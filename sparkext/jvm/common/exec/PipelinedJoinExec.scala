@@ -136,7 +136,7 @@ case class PipelinedJoinExec(
           ordered = joins(number).asOf.isDefined)
       case (Right(_), number) if inputs.mayNotFit(number) =>
         number -> builtAhead(number, s"build side of the join on ${joins(number).label}")
-    }.toMap ++ sentSides ++ madeSource.map(_ => PipelinedJoinExec.Source -> builtAhead(PipelinedJoinExec.Source, "rows that workers make")))
+    }.toMap ++ sentSides ++ madeSource.map(_ => PipelinedJoinExec.Source -> builtAhead(PipelinedJoinExec.Source, "rows that workers derive")))
 
   /** The work order for the rows of the probe side, if workers materialise them. */
   private def madeSource: Option[JValue] = inputs.probeMade.toOption.map(_.order(settings.maxBuildBytes))
@@ -231,7 +231,7 @@ case class PipelinedJoinExec(
 
   private def fallenBack(tooLarge: TooLarge): RuntimeFallback = synchronized {
     if (fallback.isEmpty) {
-      logWarning(s"Spark's own joins run instead of a pipelined one: ${tooLarge.reason}. ${PipelinedJoinExec.WaysOut}")
+      logWarning(s"Spark's own joins run instead of a pipeline: ${tooLarge.reason}. ${PipelinedJoinExec.WaysOut}")
       fallback = Some(tooLarge.reason -> new RuntimeFallback(this, tooLarge.sizes))
     }
     PipelineRuns.fellBack(this, tooLarge.reason)
@@ -419,7 +419,7 @@ object PipelinedJoinExec {
 
   /** The remedies that the log adds to the reason why a pipeline has not run. */
   private val WaysOut =
-    "To run the pipeline raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the other side"
+    "To run the pipeline, raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the other side"
 
   /** Replaces Spark's own joins in canonical plans, so that plans with equal results are equal. */
   private[sparkext] val Canonical = OneRowRelation()

@@ -22,15 +22,15 @@ object Acceptance {
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
     val size = Estimates.bytes(stage.build).toLong
     if (stage.full && stage.keys.isEmpty && !Exchange.wants(stage, settings)) {
-      Left(s"a full outer join without an equality has to be partitioned: ${Exchange.refused(stage, settings)}")
+      Left(s"a full outer join without an equality has to be partitioned, which is not possible: ${Exchange.refused(stage, settings)}")
     } else if (stage.asOf.isDefined || settings.force) Right(()) // PlanAsOfJoins has already accepted as-of joins
-    else if (stage.foreignHint.isDefined) Left(s"the query asks for Spark's ${stage.foreignHint.get}")
+    else if (stage.foreignHint.isDefined) Left(s"a hint in the query requests Spark's ${stage.foreignHint.get}")
     else if (stage.hint.isEmpty && settings.hintedOnly.isDefined) Left(settings.hintedOnly.get)
     else if (Exchange.wants(stage, settings)) Right(())
     else if (stage.hint.isEmpty && size > settings.maxBuildBytes) {
       Left(
-        s"the build side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is" +
-          s" ${settings.maxBuildBytes}: ${Exchange.refused(stage, settings)}")
+        s"the build side takes $size bytes by Spark's estimate, spark.sparkext.buildSide.maxBytes is" +
+          s" ${settings.maxBuildBytes}, and the join is not partitioned: ${Exchange.refused(stage, settings)}")
     } else if (stage.hint.isEmpty && addressSpace.exists(size > _ - Shared.LeastAddressSpace)) {
       Left(
         s"workers would map a build side of $size bytes (Spark's estimate), but spark.executor.pyspark.memory" +
@@ -47,7 +47,7 @@ object Acceptance {
     if (settings.hintedOnly.isDefined && chain.stages.isEmpty) Left(settings.hintedOnly.get)
     else if (settings.force || settings.hintedOnly.isDefined || chain.stages.exists(stage => stage.hint.isDefined || stage.asOf.isDefined)) Right(())
     else if (chain.stages.forall(stage => stage.keys.nonEmpty && Costs.isBroadcast(stage.build)) && !costs.fused) {
-      Left("Spark broadcasts every build side of it, and rows would have to cross into Python")
+      Left("Spark broadcasts all of its build sides, and a pipeline would have to send the rows to Python")
     } else if (isPrunedAtRunTime(chain.probe)) {
       Left("dynamic partition pruning of the probe side needs Spark's own join")
     } else if (build.isDefined) {
@@ -57,7 +57,7 @@ object Acceptance {
       if (ours <= sparks * WorthIt && ours + LeastGain <= sparks) Right(())
       else {
         Left(
-          f"by the estimates it is not clearly cheaper than Spark's own joins ($ours%.3f s against $sparks%.3f s; a hint" +
+          f"by the estimates a pipeline is not clearly cheaper than Spark's own joins ($ours%.3f s against $sparks%.3f s; a hint" +
             " overrules this)")
       }
     }
@@ -71,7 +71,7 @@ object Acceptance {
     if (settings.force || settings.hintedOnly.isDefined || ours <= sparks * WorthIt) Right(())
     else {
       Left(
-        f"by the estimates a build side is not clearly cheaper to make in workers than with Spark's own joins ($ours%.3f s" +
+        f"by the estimates a build side is not clearly cheaper to derive in workers than with Spark's own joins ($ours%.3f s" +
           f" against $sparks%.3f s; a hint overrules this)")
     }
   }
@@ -86,7 +86,7 @@ object Acceptance {
 
   /** Whether there is a Python to run pipelines, with enough address space for one. */
   def workers: Either[String, Unit] = for {
-    _ <- WorkerPython.found.left.map(problem => s"no Python to run it: $problem")
+    _ <- WorkerPython.found.left.map(problem => s"no Python to run a pipeline: $problem")
     _ <- addressSpace.filter(_ < Shared.LeastAddressSpace).map { bytes =>
       s"spark.executor.pyspark.memory leaves a worker ${bytes >> 20} MiB of address space; a pipeline needs at" +
         s" least ${Shared.LeastAddressSpace >> 20} MiB"

@@ -103,7 +103,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
           val reason = Redaction.redacted(why)
           if (settings.force || settings.mode != "hint" || isHinted(join)) {
             join.setTagValue(Guarded.Declined, reason)
-            if (settings.explainFallback) logWarning(s"Spark's own as-of join instead of a pipelined one: $reason")
+            if (settings.explainFallback) logWarning(s"Spark's own as-of join runs instead of a pipeline: $reason")
           }
           join
       }
@@ -126,7 +126,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
       size = Estimates.bytes(right).toLong
       _ <- check(
         settings.force || hint.isDefined || size <= settings.maxBuildBytes,
-        s"the right side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is ${settings.maxBuildBytes}")
+        s"the right side takes $size bytes by Spark's estimate, but spark.sparkext.buildSide.maxBytes is ${settings.maxBuildBytes}")
       _ <- JoinStage.untransportable(left.output ++ right.output).toLeft(())
       _ <- Acceptance.files(session.sparkContext)
       _ <- Acceptance.workers
@@ -170,7 +170,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
       case _ => None
     }
     for {
-      found <- pair.filter(pair => sides.areSides(pair.probe, pair.build)).toRight(s"a condition like ${Wording.of(join.asOfCondition)}")
+      found <- pair.filter(pair => sides.areSides(pair.probe, pair.build)).toRight(s"a condition of another form: ${Wording.of(join.asOfCondition)}")
       values = Seq(found.probe, found.build)
       _ <- values.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
       _ <- values.find(Failing.may).map(value => s"a value that may fail: ${value.sql}").toLeft(())
@@ -199,7 +199,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     case None => Right(None)
     case Some(GreaterThanOrEqual(tolerance, _)) if tolerance.foldable =>
       units(tolerance, pair, join.asOfCondition).map(Some(_)).toRight(s"a tolerance of ${Wording.of(tolerance)} for ${pair.probe.dataType.simpleString}")
-    case Some(other) => Left(s"a tolerance like ${Wording.of(other)}")
+    case Some(other) => Left(s"a tolerance that is not a constant: ${Wording.of(other)}")
   }
 
   /** A tolerance in units of the type. A day is always 24 hours only in time zones without daylight saving time; the

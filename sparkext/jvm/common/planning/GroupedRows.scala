@@ -61,7 +61,7 @@ object GroupedRows {
     */
   def of(planned: SparkPlan, settings: Settings): Either[String, GroupedRows] = for {
     partial <- planned.collectFirst { case lowest: BaseAggregateExec if lowest.child.isInstanceOf[PlanLater] => lowest }
-      .toRight("an aggregate that Spark does not compute in parts")
+      .toRight("an aggregate without partial aggregation")
     below = partial.child.asInstanceOf[PlanLater].plan
     _ <- JoinStage.check(!below.isStreaming, "a streaming aggregate")
     peeled <- peel(below, settings)

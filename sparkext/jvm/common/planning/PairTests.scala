@@ -48,7 +48,7 @@ private object PairTests {
         val across = left.find(test => sides.isAcross(test.references)).map(test => s": ${why(test)}").getOrElse("")
         Left(s"neither an equality nor a comparison between the two sides, nor a formula that workers compile$across")
       } else if (!inner && left.nonEmpty) {
-        Left(s"a condition beside the keys of $article join that only Spark evaluates: ${why(left.head)}")
+        Left(s"a condition in addition to the keys of $article join, which only Spark evaluates: ${why(left.head)}")
       } else {
         misplaced.map(test => s"a condition that may fail and would be tested on different pairs than in Spark: ${test.sql}")
           .toLeft(PairTests(left, plain, theta))

@@ -70,8 +70,8 @@ object ResolvePipelinedJoinHint extends Rule[LogicalPlan] {
     case StringLiteral(name) => UnresolvedAttribute.parseAttributeName(name)
     case attribute: UnresolvedAttribute => attribute.nameParts
     case other: Expression =>
-      throw new RefusedException(s"${PipelinedJoinHint.Name} names relations, got ${Wording.of(other)}")
-    case other => throw new RefusedException(s"${PipelinedJoinHint.Name} names relations, got $other")
+      throw new RefusedException(s"${PipelinedJoinHint.Name} expects names of relations, got ${Wording.of(other)}")
+    case other => throw new RefusedException(s"${PipelinedJoinHint.Name} expects names of relations, got $other")
   }
 
   private def option(parameter: Any): Option[(String, String)] = parameter match {

@@ -228,7 +228,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     val noted = hinted || settings.mode != "hint" || settings.force
     if (noted && settings.explainFallback) {
       val place = Redaction.redacted(join.simpleString(SQLConf.get.maxToStringFields))
-      logWarning(s"Spark's own join instead of a pipelined one: $reason; at $place")
+      logWarning(s"Spark's own join runs instead of a pipeline: $reason; at $place")
     }
     noted
   }.getOrElse(false)

@@ -40,8 +40,8 @@ object StreamedExchanges extends ColumnarRule {
       _ <- refused.toLeft(())
       by = pipeline.exchange.get
       _ <- JoinStage.check(by.keyed, "units of a join matrix have no buckets")
-      _ <- JoinStage.check(by.clusters.isEmpty && pipeline.grouping.isEmpty, "rows of one key have to come out of one partition")
-      _ <- JoinStage.check(!pipeline.joins.headOption.exists(_.kind == "full"), "a full outer join emits build rows when all others have come")
+      _ <- JoinStage.check(by.clusters.isEmpty && pipeline.grouping.isEmpty, "all rows of a key must be emitted by the same partition")
+      _ <- JoinStage.check(!pipeline.joins.headOption.exists(_.kind == "full"), "a full outer join emits unmatched build rows after all other rows")
       found <- Streamed.of(pipeline.session.sparkContext)
     } yield by.copy(buckets = Streamed.buckets(found.partitions), streamed = Some(found))
     way match {
@@ -63,7 +63,7 @@ object StreamedExchanges extends ColumnarRule {
 
   private def around(plan: SparkPlan): Option[String] = sameJob(plan).flatMap {
     case _: ShuffleExchangeLike | _: ShuffleQueryStageExec => Some("another shuffle belongs to the same job")
-    case _: CollectLimitExec | _: CollectTailExec | _: TakeOrderedAndProjectExec => Some("a limit asks for some partitions only")
+    case _: CollectLimitExec | _: CollectTailExec | _: TakeOrderedAndProjectExec => Some("a limit reads only some partitions")
     case pipeline: PipelinedJoinExec if pipeline.parts.isDefined => Some("another shuffle belongs to the same job")
     case other => if (isNarrow(other)) None else Some(s"${other.nodeName} belongs to the same job")
   }.headOption

@@ -62,7 +62,7 @@ object TopRows extends Rule[SparkPlan] {
   private def planned(count: Int, order: Seq[SortOrder], output: Seq[Attribute]): Either[String, PlannedTop] = {
     val columns = order.map { by =>
       val number = output.indexWhere(column => by.child.isInstanceOf[Attribute] && by.child.semanticEquals(column))
-      if (number < 0) Left(s"ordered by what is computed above the joins: ${Wording.of(by.child)}")
+      if (number < 0) Left(s"ordered by a value that is computed above the joins: ${Wording.of(by.child)}")
       else if (!KeyTypes.isOrdered(by.dataType)) {
         Left(s"ordered by a value of type ${by.dataType.simpleString}: ${Wording.of(by.child)}")
       } else Right(PlannedOrder(number, by.direction == Ascending, by.nullOrdering == NullsFirst))

@@ -93,7 +93,7 @@ class Settings(conf: SQLConf, application: SparkConf) {
   val hintedOnly: Option[String] = mode match {
     case "hint" => Some("not hinted, and spark.sparkext.mode is hint")
     case "auto" => engine.map { engine =>
-        s"not hinted, and $engine replaces Spark's operators in this session: costs are compared with Spark's own"
+        s"not hinted, and $engine replaces Spark's operators in this session: the cost model covers only Spark's own operators"
       }
     case _ => None
   }

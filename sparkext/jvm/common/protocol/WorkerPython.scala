@@ -92,8 +92,8 @@ object WorkerPython {
 
   private def understood(executable: String, said: String): Either[String, WorkerPython] = said.split(' ') match {
     case Array(version, Shared.PackageVersion) => Right(WorkerPython(executable, version))
-    case Array(_, other) => Left(s"$executable has sparkext $other, this jar belongs to ${Shared.PackageVersion}")
-    case _ => Left(s"$executable answered '$said'")
+    case Array(_, other) => Left(s"$executable has sparkext $other, but this jar belongs to sparkext ${Shared.PackageVersion}")
+    case _ => Left(s"$executable printed '$said' instead of its version")
   }
 }
 

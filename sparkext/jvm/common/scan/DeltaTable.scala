@@ -45,9 +45,9 @@ class DeltaTable(relation: HadoopFsRelation) extends RelationTable(relation) {
     val told = file.otherConstantMetadataColumnValues
     (told.get(Vector), told.get(Use)) match {
       case (None, None) => Right(Array.empty)
-      case (Some(_), _) if !hasDeletions => Left("deleted rows that Delta has not planned to leave out")
+      case (Some(_), _) if !hasDeletions => Left("deleted rows in a query that does not skip them")
       case (Some(vector: String), Some(use)) if use.toString == LeavesOut => Right(read(vector, settings))
-      case (_, use) => Left(s"deleted rows that Delta uses in another way: ${use.getOrElse("unknown")}")
+      case (_, use) => Left(s"deleted rows that Delta does not skip: ${use.getOrElse("unknown")}")
     }
   }
 

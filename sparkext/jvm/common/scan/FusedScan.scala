@@ -106,7 +106,7 @@ object FusedScan {
         scan = peeled.scan
         _ <- scan.table.refused.orElse(scan.refused).toLeft(())
         (marks, filters) = peeled.filters.partition(keepsUndeleted(_, scan.table))
-        _ <- JoinStage.check(marks.nonEmpty || !scan.marksDeleted, "deleted rows are asked for")
+        _ <- JoinStage.check(marks.nonEmpty || !scan.marksDeleted, "the query reads deleted rows")
         columns <- columnsOf(scan, peeled.outputs, filters)
         filter = filters.reduceOption(And)
         _ <- filter.flatMap(WorkerEvaluator.Arrow.untested).map(part => s"a filter that only Spark evaluates: $part").toLeft(())

@@ -34,7 +34,7 @@ private class ParquetRules(table: FileTable, columns: Seq[(Attribute, StoredColu
   private def inFile(attribute: Attribute, stored: StoredColumn, footer: FileMetaData): Option[String] = {
     val found = stored.in(footer.getSchema, conf.caseSensitiveAnalysis)
     if (found.length > 1) Some(s"has several columns ${attribute.name}")
-    else if (found.isEmpty && table.isRequired(attribute)) Some(s"lacks column ${attribute.name}, which it must have")
+    else if (found.isEmpty && table.isRequired(attribute)) Some(s"lacks column ${attribute.name}, which is NOT NULL")
     else stored match {
       case NamedColumn(name) if found.exists(field => field.getName != name && !isAscii(field.getName + name)) =>
         // Java and Python differ in which letters are equal if case is ignored.

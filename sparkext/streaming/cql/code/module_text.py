@@ -52,7 +52,15 @@ from sparkext.streaming.cql.code.loops import RUN, SECTION, SectionLines, write_
 from sparkext.streaming.cql.code.shared_lines import SHARED, indent_lines, write_drain_loop
 from sparkext.streaming.cql.code.windows import WindowLines
 from sparkext.streaming.cql.language.graph import Graph
-from sparkext.streaming.cql.language.queries import Aggregate, BoundQuery, Column, Input, Plan, SelectPlan, SetPlan
+from sparkext.streaming.cql.language.queries import (
+    Aggregate,
+    BoundQuery,
+    Input,
+    Plan,
+    RelationColumn,
+    SelectPlan,
+    SetPlan,
+)
 from sparkext.streaming.cql.language.sections import sections_of
 
 _IMPORTS = """import numpy as np
@@ -277,16 +285,16 @@ class _Writer:
             emits = [f"if e == 0 and t % {query.period} == 0:", f"    {emit}", following]
         return (lambda weight, row: [f"keep_row(m, {table}, {index}, {weight}, {row}, {width})"]), emits
 
-    def _orders(self, columns: Sequence[Column]) -> Int64Literal:
+    def _orders(self, columns: Sequence[RelationColumn]) -> Int64Literal:
         """Return the position of the comparison orders of a row's values."""
         return self._layout.words(len(columns), [order_of(column.type) for column in columns])
 
-    def _set(self, op: int, sides: Sequence[tuple[Column, ...]], sink: _Sink) -> list[_Sink]:
+    def _set(self, op: int, sides: Sequence[tuple[RelationColumn, ...]], sink: _Sink) -> list[_Sink]:
         """Return the sinks for the rows of the sides of a set operation."""
         table = self._layout.table()
         return [self._side(op, side, table, columns, sink) for side, columns in enumerate(sides)]
 
-    def _side(self, op: int, side: int, table: Int64Literal, columns: Sequence[Column], sink: _Sink) -> _Sink:
+    def _side(self, op: int, side: int, table: Int64Literal, columns: Sequence[RelationColumn], sink: _Sink) -> _Sink:
         """Return a sink that counts a row on one side, and passes on the change of its multiplicity in the result."""
         row, width = self._layout.words(1 + len(columns)), Int64Literal(len(columns))
         doubles = [k for k, column in enumerate(columns) if order_of(column.type) == DOUBLE_ORDER]

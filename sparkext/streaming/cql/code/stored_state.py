@@ -47,16 +47,17 @@ def read_state(stored: bytes) -> tuple[Int64Array, pa.Array]:
     except (pa.ArrowException, OSError, StopIteration, ValueError) as error:
         raise _create_state_error(str(error)) from error
     if row.schema != _COLUMNS or row.num_rows != 1 or any(column.null_count for column in row.columns):
-        raise _create_state_error("it has other columns")
+        raise _create_state_error("its columns are not the expected columns")
     arena, texts = (column[0].values for column in row.columns)
     if header != {"format": _FORMAT, "words": len(arena), "texts": len(texts)}:
-        raise _create_state_error(f"its header is {header}")
+        raise _create_state_error(f"its header {header} is not the expected header")
     if arena.null_count or not len(arena) or arena[0].as_py() != len(arena):
-        raise _create_state_error("its words do not begin with their number")
+        raise _create_state_error("its first word is not its number of words")
     return np.asarray(arena), texts
 
 
 def _create_state_error(problem: str) -> StateError:
     return StateError(
-        f"the state of continuous queries cannot be read: {problem}. Restore the checkpoint, or begin with another"
+        f"the state of continuous queries cannot be read: {problem}. Restore the checkpoint, or start with a new"
+        " checkpoint"
     )

@@ -12,7 +12,7 @@ from sparkext.kernels.groups.text_dictionary import TextDictionary
 from sparkext.kernels.runtime.jit import freeze
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.rows.times import convert_to_microseconds
-from sparkext.streaming.cql.language.queries import Column
+from sparkext.streaming.cql.language.queries import RelationColumn
 
 
 def encode_column(column: pa.Array, kind: KeyType, texts: TextDictionary) -> Int64Array:
@@ -44,7 +44,7 @@ def pack_null_bits(columns: list[pa.Array], rows: int) -> Int64Array:
 
 
 def decode_column(
-    words: Int64Array, is_null: np.ndarray, column: Column, kind: pa.DataType, texts: TextDictionary
+    words: Int64Array, is_null: np.ndarray, column: RelationColumn, kind: pa.DataType, texts: TextDictionary
 ) -> pa.Array:
     """Return words as a column of an Arrow type."""
     name = column.type.name

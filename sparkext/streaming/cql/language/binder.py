@@ -21,13 +21,14 @@ from sparkext.streaming.cql.language.queries import (
     BoundQuery,
     BoundStream,
     BoundWindow,
-    Column,
     Input,
     Plan,
+    RelationColumn,
     SelectPlan,
     SetPlan,
 )
 from sparkext.streaming.cql.language.syntax import (
+    FromItem,
     Item,
     Name,
     Position,
@@ -36,7 +37,6 @@ from sparkext.streaming.cql.language.syntax import (
     RegisteredStream,
     Relation,
     Select,
-    Source,
 )
 from sparkext.streaming.cql.language.types import BOOL, TYPE_NAMES, parse_type, spell_type, unify_types
 
@@ -88,7 +88,7 @@ def bind(program: Program) -> BoundProgram:
         except BindingError as error:
             problems.append((error.at, error.text))
         except _UnknownColumnsError as error:
-            problems.append((error.at, f"the columns of {error.name} are not known: it is made of nothing but itself"))
+            problems.append((error.at, f"the columns of {error.name} cannot be derived: it reads only itself"))
     if problems:
         raise CqlProblems(problems)
     complete = {name: known[name.lower()].columns or () for name in streams}
@@ -102,7 +102,7 @@ class _RegisteredName:
 
     name: str
     is_stream: bool
-    columns: tuple[Column, ...] | None
+    columns: tuple[RelationColumn, ...] | None
     is_registered: bool = False
 
 
@@ -119,34 +119,34 @@ def _check_names(program: Program, problems: list[tuple[Position | None, str]]) 
     registered: list[RegisteredStream | RegisteredQuery] = [*program.streams, *program.queries]
     for one in sorted(registered, key=lambda one: one.at):
         if one.name.lower() in seen:
-            problems.append((one.at, f"{one.name} is registered at {seen[one.name.lower()]} already"))
+            problems.append((one.at, f"{one.name} is already registered at {seen[one.name.lower()]}"))
         seen.setdefault(one.name.lower(), one.at)
 
 
 def _bind_stream(stream: RegisteredStream, problems: list[tuple[Position | None, str]]) -> BoundStream:
-    columns: list[Column] = []
+    columns: list[RelationColumn] = []
     for one in stream.columns:
         kind = parse_type(one.type)
         if kind is None:
             expected = f"expected one of {' '.join(TYPE_NAMES)}"
             if one.type.lower().startswith("decimal"):
-                expected = "cast it to double or bigint before"
+                expected = "cast it to double or bigint in the DataFrame"
             problems.append((one.at, f"column {one.name} of type {one.type}: {expected}"))
             continue
         if any(column.name.lower() == one.name.lower() for column in columns):
             problems.append((one.at, f"two columns of {stream.name} are named {one.name}"))
-        columns.append(Column(one.name, kind, one.nullable))
+        columns.append(RelationColumn(one.name, kind, one.nullable))
     if len(columns) > MOST_COLUMNS:
-        problems.append((stream.at, f"{stream.name} has {len(columns)} columns: expected {MOST_COLUMNS} at most"))
+        problems.append((stream.at, f"{stream.name} has {len(columns)} columns: expected at most {MOST_COLUMNS}"))
     return BoundStream(stream.name, tuple(columns))
 
 
-def _widen_columns(left: tuple[Column, ...], right: tuple[Column, ...]) -> tuple[Column, ...]:
+def _widen_columns(left: tuple[RelationColumn, ...], right: tuple[RelationColumn, ...]) -> tuple[RelationColumn, ...]:
     """Return columns that hold the values of both sides, if such types exist; mismatches are reported later."""
     if len(left) != len(right):
         return left
     return tuple(
-        Column(one.name, unify_types(one.type, two.type) or one.type, one.nullable or two.nullable)
+        RelationColumn(one.name, unify_types(one.type, two.type) or one.type, one.nullable or two.nullable)
         for one, two in zip(left, right, strict=True)
     )
 
@@ -158,13 +158,13 @@ def _bind_query(query: RegisteredQuery, known: dict[str, _RegisteredName]) -> Bo
     names = [one.name.lower() for one in found]
     double = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if double is not None:
-        raise BindingError(query.at, f"two columns of {query.name} are named {double}: give one another name with AS")
+        raise BindingError(query.at, f"two columns of {query.name} are named {double}: rename one of them with AS")
     for one, two in zip(found, plan.columns, strict=True):
         if one.type != two.type:
             raise BindingError(
                 query.at,
-                f"column {one.name} of {query.name} is {spell_type(two.type)} in one place and"
-                f" {spell_type(one.type)} in another: see CAST",
+                f"column {one.name} of {query.name} has the types {spell_type(two.type)} and {spell_type(one.type)} in"
+                " different parts of the query: use CAST",
             )
     return BoundQuery(query.name, query.operator, query.period, plan, query.delay, query.at, query.recursive)
 
@@ -197,7 +197,8 @@ class _Binder:
         if len(left.columns) != len(right.columns):
             raise BindingError(
                 relation.at,
-                f"{relation.op.upper()} of {len(left.columns)} columns and {len(right.columns)}",
+                f"{relation.op.upper()} of {len(left.columns)} and {len(right.columns)} columns: expected equal"
+                " numbers",
             )
         columns = []
         for one, two in zip(left.columns, right.columns, strict=True):
@@ -205,11 +206,11 @@ class _Binder:
             if kind is None:
                 raise BindingError(
                     relation.at,
-                    f"{relation.op.upper()} of column {one.name}, {spell_type(one.type)}, with {two.name},"
-                    f" {spell_type(two.type)}",
+                    f"{relation.op.upper()} of column {one.name} ({spell_type(one.type)}) and column {two.name}"
+                    f" ({spell_type(two.type)}): these types have no common type",
                 )
             nullable = one.nullable if relation.op == "except" else one.nullable or two.nullable
-            columns.append(Column(one.name, kind, nullable))
+            columns.append(RelationColumn(one.name, kind, nullable))
         wanted = tuple(columns)
         return SetPlan(relation.op, relation.all, _cast(left, wanted), _cast(right, wanted), wanted)
 
@@ -218,7 +219,7 @@ class _Binder:
         aliases = [source.alias for source in select.sources]
         for place, source in enumerate(select.sources):
             if source.alias.lower() in [alias.lower() for alias in aliases[:place]]:
-                raise BindingError(source.at, f"two sources are called {source.alias}: give one another name with AS")
+                raise BindingError(source.at, f"two sources are named {source.alias}: rename one of them with AS")
         columns_read = [one.columns for one in inputs]
         rows = RowScope(aliases, columns_read, lambda source, made: self._place(select.sources[source], made))
         formulas = FormulaTranslator(rows)
@@ -238,7 +239,7 @@ class _Binder:
             keys = [formulas.translate_formula(formula) for formula in select.group]
             untyped = next((f for f, key in zip(select.group, keys, strict=True) if key.type is None), None)
             if untyped is not None:
-                raise BindingError(untyped.at, "rows are grouped by NULL")
+                raise BindingError(untyped.at, "GROUP BY of NULL, which has no type: use CAST")
             scope = GroupScope(rows, keys)
             group = tuple(key.known for key in keys)
         formulas = FormulaTranslator(scope)
@@ -247,29 +248,29 @@ class _Binder:
             assert item.formula is not None, "stars are columns by now"
             typed = formulas.translate_formula(item.formula)
             if typed.type is None:
-                raise BindingError(item.at, "a column of NULL has no type: see CAST")
+                raise BindingError(item.at, "a column of NULL has no type: use CAST")
             outputs.append(typed.known)
-            columns.append(Column(item.alias or f"c{place + 1}", typed.type, typed.nullable))
+            columns.append(RelationColumn(item.alias or f"c{place + 1}", typed.type, typed.nullable))
         having = None
         if select.having is not None:
             having = require_type(formulas.translate_formula(select.having), BOOL, select.having.at, "HAVING")
         aggregates = tuple(scope.aggregates) if isinstance(scope, GroupScope) else ()
         for values, what in ((len(outputs), "columns"), (len(group or ()) + len(aggregates), "keys and aggregates")):
             if values > MOST_COLUMNS:
-                raise BindingError(select.at, f"{values} {what}: expected {MOST_COLUMNS} at most")
+                raise BindingError(select.at, f"{values} {what}: expected at most {MOST_COLUMNS}")
         inputs = tuple(replace(one, columns=self._known[one.name.lower()].columns or ()) for one in inputs)
         return SelectPlan(
             inputs, tuple(where), group, aggregates, having, tuple(outputs), select.distinct, tuple(columns)
         )
 
-    def _place(self, read: Source, computed: Column) -> int | None:
+    def _place(self, read: FromItem, computed: RelationColumn) -> int | None:
         """Add a computed column to a registered stream, unless it exists; return its index, None for other sources."""
         known = self._known[read.name.lower()]
         if not known.is_registered or known.columns is None:
             return None
         if computed not in known.columns:
             if len(known.columns) == MOST_COLUMNS:
-                what = f"columns and what is computed of them: expected {MOST_COLUMNS} at most"
+                what = "columns, including computed columns"
                 raise BindingError(read.at, f"{known.name} has more than {MOST_COLUMNS} {what}")
             self._known[read.name.lower()] = replace(known, columns=(*known.columns, computed))
         columns = self._known[read.name.lower()].columns or ()
@@ -285,19 +286,17 @@ class _Binder:
                 continue
             names = rows.names(item.of)
             if not names:
-                raise BindingError(item.at, f"there is no source {item.of}, only {', '.join(rows.aliases)}")
+                raise BindingError(item.at, f"there is no source {item.of}. Sources: {', '.join(rows.aliases)}")
             found += [Item(Name(of, name, item.at), name, None, item.at) for of, name in names]
         return found
 
-    def _input(self, source: Source) -> Input:
+    def _input(self, source: FromItem) -> Input:
         known = self._known.get(source.name.lower())
         if known is None:
             names = ", ".join(one.name for one in self._known.values())
-            raise BindingError(source.at, f"nothing is registered as {source.name}, but {names}")
+            raise BindingError(source.at, f"{source.name} is not registered. Registered names: {names}")
         if known.is_stream and source.window is None:
-            raise BindingError(
-                source.at, f"{known.name} is a stream: it needs a window, [Now] or [Range …] or [Rows …]"
-            )
+            raise BindingError(source.at, f"{known.name} is a stream: it needs a window, [Now], [Range …] or [Rows …]")
         if not known.is_stream and source.window is not None:
             raise BindingError(source.window.at, f"{known.name} is a relation: only streams have windows")
         if known.columns is None:
@@ -310,7 +309,7 @@ class _Binder:
         return Input(known.name, window, known.columns)
 
 
-def _cast(plan: Plan, columns: tuple[Column, ...]) -> Plan:
+def _cast(plan: Plan, columns: tuple[RelationColumn, ...]) -> Plan:
     """Return a plan whose columns are cast to the types of `columns`."""
     typed = tuple(replace(one, type=two.type) for one, two in zip(plan.columns, columns, strict=True))
     if isinstance(plan, SetPlan):

@@ -17,7 +17,7 @@ from sparkext.streaming.cql.language.computed import (
     strip_positions,
     takes,
 )
-from sparkext.streaming.cql.language.queries import Aggregate, Column
+from sparkext.streaming.cql.language.queries import Aggregate, RelationColumn
 from sparkext.streaming.cql.language.syntax import Call, Case, Cast, Constant, Formula, Name, Operation, Position
 from sparkext.streaming.cql.language.types import (
     BOOL,
@@ -83,7 +83,7 @@ class TypedExpression:
         return Expression("cast", kind, (self.expression,))
 
 
-Compute = Callable[[int, Column], int | None]
+Compute = Callable[[int, RelationColumn], int | None]
 """Adds a computed column to a source unless it exists; returns its index, None if the source cannot have any."""
 
 
@@ -91,7 +91,7 @@ class RowScope:
     """The columns of all sources."""
 
     def __init__(
-        self, aliases: Sequence[str], columns: Sequence[tuple[Column, ...]], compute: Compute | None = None
+        self, aliases: Sequence[str], columns: Sequence[tuple[RelationColumn, ...]], compute: Compute | None = None
     ) -> None:
         """Bind it to the sources' names and columns. `compute`: adds a computed column; None: not possible."""
         self.aliases = tuple(aliases)
@@ -119,11 +119,11 @@ class RowScope:
             return found[0]
         if found:
             sources = ", ".join(self.aliases[source] for source, _ in found)
-            raise BindingError(name.at, f"column {name} is one of {sources}: say which")
+            raise BindingError(name.at, f"column {name} is in several sources ({sources}): write source.column")
         if name.of is not None and name.of.lower() not in [alias.lower() for alias in self.aliases]:
-            raise BindingError(name.at, f"there is no source {name.of}, only {', '.join(self.aliases)}")
+            raise BindingError(name.at, f"there is no source {name.of}. Sources: {', '.join(self.aliases)}")
         there = ", ".join(f"{alias}.{one}" for alias, one in self.names(name.of))
-        raise BindingError(name.at, f"there is no column {name}, only {there}")
+        raise BindingError(name.at, f"there is no column {name}. Columns: {there}")
 
     def resolve_special(self, formula: Formula) -> TypedExpression | None:
         """Return the expression of a formula that the scope itself resolves; None if it depends only on its parts."""
@@ -132,7 +132,9 @@ class RowScope:
             found = self._columns[source][place]
             return TypedExpression(column(source, place, found.type), found.type, found.nullable)
         if isinstance(formula, Call) and formula.function in AGGREGATES:
-            raise BindingError(formula.at, f"{formula.function.upper()} is an aggregate, which has no place here")
+            raise BindingError(
+                formula.at, f"{formula.function.upper()} is an aggregate: use it only in SELECT and HAVING"
+            )
         if isinstance(formula, Call) and is_computed(formula):
             return self._computed(formula)
         return None
@@ -145,17 +147,19 @@ class RowScope:
         places = {name: self.place(name) for name in names}
         sources = {source for source, _ in places.values()}
         if len(sources) != 1:
-            raise BindingError(call.at, f"{called} of columns of {len(sources)} sources: expected those of one stream")
+            raise BindingError(
+                call.at, f"{called} of columns of {len(sources)} sources: expected columns of one stream"
+            )
         (source,) = sources
         registered = {name: self._columns[source][place].name for name, (_, place) in places.items()}
         formula = strip_positions(call, registered)
-        found = Column(spell_formula(formula), kind, True, formula)
+        found = RelationColumn(spell_formula(formula), kind, True, formula)
         place = None if self._compute is None else self._compute(source, found)
         if place is None:
             raise BindingError(
                 call.at,
-                f"{called} of columns of {self.aliases[source]}, which is no registered stream: it is computed where"
-                " rows come in, so call it where such a stream is read",
+                f"{called} of columns of {self.aliases[source]}, which is not a registered stream: {called} is computed"
+                " for input rows, so call it in a query that reads the stream",
             )
         return TypedExpression(column(source, place, kind), kind, True)
 
@@ -173,7 +177,8 @@ class RowScope:
             else:
                 raise BindingError(
                     argument.at,
-                    f"{called} is computed where rows come in, of columns, constants and such calls: not of a formula",
+                    f"{called} is computed for input rows: expected columns, constants and such calls, got another"
+                    " formula",
                 )
             if not takes(wanted, given):
                 raise BindingError(
@@ -213,13 +218,13 @@ class GroupScope(RowScope):
         name = call.function
         if call.star:
             if name != "count":
-                raise BindingError(call.at, f"{name.upper()}(*): only COUNT counts rows")
+                raise BindingError(call.at, f"{name.upper()}(*) is not supported: only COUNT counts rows")
             return self._add_aggregate(Aggregate("count", None, False, LONG), False)
         if len(call.args) != 1:
-            raise BindingError(call.at, f"{name.upper()} of {len(call.args)} arguments: expected one")
+            raise BindingError(call.at, f"{name.upper()} of {len(call.args)} arguments: expected one argument")
         value = self._rows.translate_formula(call.args[0])
         if value.type is None:
-            raise BindingError(call.at, f"{name.upper()} of NULL")
+            raise BindingError(call.at, f"{name.upper()} of NULL, which has no type: use CAST")
         kind, nullable = value.type, value.nullable
         if name == "count":
             kind, nullable = LONG, False
@@ -322,11 +327,11 @@ class FormulaTranslator:
             if common is None:
                 assert kind is not None, "there is one that does not fit"
                 raise BindingError(
-                    node.at, f"{_name_operator(node)} of {spell_type(kind)} and {spell_type(one.type)}: see CAST"
+                    node.at, f"{_name_operator(node)} of {spell_type(kind)} and {spell_type(one.type)}: use CAST"
                 )
             kind = common
         if kind is None:
-            raise BindingError(node.at, f"{_name_operator(node)} of nothing but NULL")
+            raise BindingError(node.at, f"{_name_operator(node)} of NULL only, which has no type: use CAST")
         return kind
 
     def _case(self, node: Case) -> TypedExpression:
@@ -351,19 +356,22 @@ class FormulaTranslator:
             return value
         fits = value.type.name in INTEGERS and is_number(kind)
         if not fits and not (value.type.name in FLOATS and kind.name in FLOATS):
-            raise BindingError(node.at, f"there is no CAST of {spell_type(value.type)} to {spell_type(kind)}")
+            raise BindingError(node.at, f"CAST of {spell_type(value.type)} to {spell_type(kind)} is not supported")
         return TypedExpression(value.cast(kind), kind, value.nullable)
 
     def _call(self, node: Call) -> TypedExpression:
         if is_computed(node):
-            raise BindingError(node.at, f"{node.function.upper()} has no place behind GROUP BY: group by it")
+            raise BindingError(
+                node.at, f"{node.function.upper()} is not computed after GROUP BY: add the call to GROUP BY"
+            )
         if node.function not in FUNCTIONS:
             names = " ".join([*AGGREGATES, *FUNCTIONS, *SIGNATURES])
             raise BindingError(node.at, f"there is no function {node.function}, expected one of {names}")
         least, most = FUNCTIONS[node.function]
         if node.star or node.distinct or not least <= len(node.args) <= (most or len(node.args)):
             raise BindingError(
-                node.at, f"{node.function.upper()} takes {least if most == least else f'{least} or more'}"
+                node.at,
+                f"arguments of {node.function.upper()}: expected {least if most == least else f'{least} or more'}",
             )
         args = [self.translate_formula(argument) for argument in node.args]
         if node.function == "mod":
@@ -458,7 +466,9 @@ def translate_constant(node: Constant) -> TypedExpression:
             return TypedExpression(literal(str(days), DATE), DATE, False)
         told = datetime.fromisoformat(node.text)
     except ValueError:
-        raise BindingError(node.at, f"{node.text!r} is no {node.kind}, as 2026-01-31 12:30:00 is") from None
+        raise BindingError(
+            node.at, f"{node.text!r} is not a {node.kind}: expected 2026-01-31, or 2026-01-31 12:30:00 for a timestamp"
+        ) from None
     if told.tzinfo is not None:
         told = told.astimezone(timezone.utc).replace(tzinfo=None)
     return TypedExpression(literal(str((told - _EPOCH) // timedelta(microseconds=1)), TIMESTAMP), TIMESTAMP, False)

@@ -139,9 +139,11 @@ def build_graph(bound: BoundProgram, missing_delay: str = "error") -> Graph:
             queries[places[-1]] = replace(queries[places[-1]], delay=EPSILON)
             continue
         way = spell_cycle(cycle)
-        advice = f"break it by {ways_out}" if places else "make a stream of one of them: ISTREAM(…)<Now>"
+        advice = (
+            f"add a delay, as in {ways_out}" if places else "make one of the queries a stream, as in ISTREAM(…)<Now>"
+        )
         problems.append(
-            (queries[cycle[0]].at, f"the cycle {way} has no delay, so that it contradicts itself: {advice}")
+            (queries[cycle[0]].at, f"the cycle {way} has no delay, so its result depends on itself: {advice}")
         )
         raise CqlProblems(problems)
     graph = Graph(bound.streams, queries, bound.program, tuple(inserted))
@@ -150,14 +152,15 @@ def build_graph(bound: BoundProgram, missing_delay: str = "error") -> Graph:
             problems.append(
                 (
                     query.at,
-                    f"{query.name} is recursive, but not a UNION of SELECT without aggregates: add a delay instead",
+                    f"{query.name} is recursive, but not a UNION of SELECT without aggregates: use a delay instead",
                 )
             )
         if query.operator == "rstream" and query.period is None and not graph.is_momentary(query.name):
             problems.append(
                 (
                     query.at,
-                    f"RSTREAM of {query.name} emits all rows, all the time: say how often, as in RSTREAM[1 second](…)",
+                    f"RSTREAM of {query.name} emits all rows at every instant: add a period, as in"
+                    " RSTREAM[1 second](…)",
                 )
             )
     if problems:

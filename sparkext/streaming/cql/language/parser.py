@@ -17,6 +17,7 @@ from sparkext.streaming.cql.language.syntax import (
     Cast,
     Constant,
     Formula,
+    FromItem,
     Item,
     Name,
     Operation,
@@ -26,7 +27,6 @@ from sparkext.streaming.cql.language.syntax import (
     RegisteredStream,
     Select,
     SetOperation,
-    Source,
     StreamColumn,
     Window,
 )
@@ -104,7 +104,7 @@ def _create_unexpected_error(text: str, error: UnexpectedInput, found: str, term
     place = Position(error.line, error.column)
     if instead is not None:
         return CqlProblems([(place, instead)])
-    return CqlProblems([(place, f"{found!r}, expected {_name_terminals(terminals)}")])
+    return CqlProblems([(place, f"found {found!r}, expected {_name_terminals(terminals)}")])
 
 
 def _create_end_error(text: str, terminals: Iterable[str]) -> CqlProblems:
@@ -160,7 +160,7 @@ class _Builder(Transformer[Token, Any]):
     def stream_query(self, meta: Any, parts: list[Any]) -> RegisteredQuery:
         name, (operator, period, relation, delay) = parts
         if period is not None and operator != "rstream":
-            raise CqlProblems([(_read_position(meta), f"{operator.upper()} has no period: only RSTREAM does")])
+            raise CqlProblems([(_read_position(meta), f"{operator.upper()} has no period: only RSTREAM has a period")])
         return RegisteredQuery(name, operator, period, relation, delay, _read_position(meta))
 
     def to_stream(self, meta: Any, parts: list[Any]) -> tuple[str, int | None, Any, int | None]:
@@ -185,7 +185,7 @@ class _Builder(Transformer[Token, Any]):
         count, unit = parts
         if unit.lower() not in UNITS:
             raise CqlProblems(
-                [(_read_position(meta), f"{unit!r} is no unit of time, expected one of {' '.join(UNITS)}")]
+                [(_read_position(meta), f"{unit!r} is not a unit of time, expected one of {' '.join(UNITS)}")]
             )
         return int(count) * UNITS[unit.lower()]
 
@@ -233,13 +233,13 @@ class _Builder(Transformer[Token, Any]):
         found = tuple(part[0] if isinstance(part, tuple) else part for part in parts)
         return "sources", (found, tuple(condition for _, condition in joined))
 
-    def joined(self, meta: Any, parts: list[Any]) -> tuple[Source, Formula]:
+    def joined(self, meta: Any, parts: list[Any]) -> tuple[FromItem, Formula]:
         return parts[0], parts[1]
 
-    def source(self, meta: Any, parts: list[Any]) -> Source:
+    def source(self, meta: Any, parts: list[Any]) -> FromItem:
         window = next((part for part in parts if isinstance(part, Window)), None)
         names = [part for part in parts if isinstance(part, str)]
-        return Source(names[0], window, names[-1], _read_position(meta))
+        return FromItem(names[0], window, names[-1], _read_position(meta))
 
     def where(self, meta: Any, parts: list[Formula]) -> tuple[str, Formula]:
         return "where", parts[0]

@@ -59,7 +59,7 @@ def find_partitioning(graph: Graph, given: Mapping[str, int] | None = None) -> G
             depth, furthest = at, found
     if furthest is None:
         name = next(name for name, places in zip(names, choices, strict=True) if not places)
-        furthest = PartitioningObstacle(graph.order[0], f"stream {name} has no column that could be a key")
+        furthest = PartitioningObstacle(graph.order[0], f"stream {name} has no column that can be a key")
     return furthest
 
 
@@ -78,12 +78,12 @@ def _derive_partitioning(graph: Graph, streams: Mapping[str, int]) -> GraphParti
             break
     for name in graph.order:
         if name not in known:
-            return PartitioningObstacle(name, "no column of it is known to be a key")
+            return PartitioningObstacle(name, "no key can be derived for it")
         found = _find_key_column(graph, graph.queries[name].plan, name, known)
         if isinstance(found, PartitioningObstacle):
             return found
         if found != known[name]:
-            return PartitioningObstacle(name, "its key is one column in one place, and another in another")
+            return PartitioningObstacle(name, "its key is in different columns in different parts of it")
     return GraphPartitioning(known)
 
 
@@ -106,7 +106,7 @@ def _find_key_column(
         if not told:
             return _OPEN
         if any(side != told[0] for side in told):
-            return PartitioningObstacle(name, f"the key is in different columns of both sides of {plan.op.upper()}")
+            return PartitioningObstacle(name, f"the two sides of {plan.op.upper()} have the key in different columns")
         if told[0] is None and not (plan.op == "union" and plan.all):
             return PartitioningObstacle(name, f"{plan.op.upper()} compares rows of all keys")
         return told[0]
@@ -122,12 +122,12 @@ def _find_select_key_column(
             continue
         place = known[read.name]
         if place is None:
-            return PartitioningObstacle(name, f"it reads {read.name}, which does not have the key among its columns")
+            return PartitioningObstacle(name, f"it reads {read.name}, whose columns do not include the key")
         if read.window is not None and read.window.kind == "rows" and place not in read.window.partition:
             key = read.columns[place].name
             window = read.window.spelled(read.columns)
             return PartitioningObstacle(
-                name, f"{window} of {read.name} counts rows of all keys: PARTITION BY {key} would not"
+                name, f"{window} of {read.name} counts rows of all keys: add PARTITION BY {key}"
             )
         places.append((number, place))
     if not places:
@@ -138,7 +138,7 @@ def _find_select_key_column(
             one, two = plan.inputs[places[0][0]], plan.inputs[number]
             return PartitioningObstacle(
                 name,
-                f"it joins {one.name} and {two.name} not by {one.columns[places[0][1]].name} ="
+                f"it does not join {one.name} and {two.name} by {one.columns[places[0][1]].name} ="
                 f" {two.columns[place].name}",
                 1,
             )

@@ -29,7 +29,7 @@ def spell_delay(delay: int) -> str:
 
 
 @dataclass(frozen=True)
-class Column:
+class RelationColumn:
     """A column of a stream or a relation. `computed`: the formula of a hidden column, see module `computed`."""
 
     name: str
@@ -43,15 +43,15 @@ class BoundStream:
     """A registered stream. Computed columns follow the registered ones."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[RelationColumn, ...]
 
     @property
-    def registered(self) -> tuple[Column, ...]:
+    def registered(self) -> tuple[RelationColumn, ...]:
         """The columns with which it was registered."""
         return tuple(column for column in self.columns if column.computed is None)
 
     @property
-    def computed(self) -> tuple[Column, ...]:
+    def computed(self) -> tuple[RelationColumn, ...]:
         """The columns that Spark computes."""
         return self.columns[len(self.registered) :]
 
@@ -65,7 +65,7 @@ class BoundWindow:
     slide: int = 0
     partition: tuple[int, ...] = ()
 
-    def spelled(self, columns: tuple[Column, ...]) -> str:
+    def spelled(self, columns: tuple[RelationColumn, ...]) -> str:
         """Spell it as in CQL, with times in µs; `columns`: the columns of the stream."""
         if self.kind in ("now", "unbounded"):
             return f"[{self.kind.title()}]"
@@ -83,7 +83,7 @@ class Input:
 
     name: str
     window: BoundWindow | None
-    columns: tuple[Column, ...]
+    columns: tuple[RelationColumn, ...]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class SelectPlan:
     having: Expression | None
     outputs: tuple[Expression, ...]
     distinct: bool
-    columns: tuple[Column, ...]
+    columns: tuple[RelationColumn, ...]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class SetPlan:
     all: bool
     left: Plan
     right: Plan
-    columns: tuple[Column, ...]
+    columns: tuple[RelationColumn, ...]
 
 
 Plan: TypeAlias = SelectPlan | SetPlan
@@ -144,7 +144,7 @@ class BoundQuery:
     recursive: bool = False
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[RelationColumn, ...]:
         """The columns of its result."""
         return self.plan.columns
 

@@ -96,7 +96,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Source:
+class FromItem:
     """A source in FROM: a stream with a window, or a relation."""
 
     name: str
@@ -121,7 +121,7 @@ class Select:
 
     distinct: bool
     items: tuple[Item, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[FromItem, ...]
     where: tuple[Formula, ...]
     group: tuple[Formula, ...]
     having: Formula | None

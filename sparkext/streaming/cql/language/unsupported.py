@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 
 _SUBQUERY = (
-    "subqueries are not supported: register the inner SELECT, with DISTINCT for IN and EXISTS, as a query of its own,"
+    "subqueries are not supported: register the inner SELECT, with DISTINCT for IN and EXISTS, as a separate query,"
     " and join with it"
 )
 _KEYS = "ROLLUP, CUBE and GROUPING SETS are not supported: write a SELECT … GROUP BY for each, and UNION ALL"
-_LIMIT = "[Rows n] holds the last n rows of a stream, and MIN and MAX find extremes"
-_DURATIONS = "durations are written in windows, such as [Range 5 minutes], and in delays, such as <5 minutes>"
+_LIMIT = "use [Rows n] for the last n rows of a stream, and MIN and MAX for extremes"
+_DURATIONS = "write durations in windows, such as [Range 5 minutes], or in delays, such as <5 minutes>"
 
 KEYED = r"(?:rollup|cube)(?=\s*\()"
 """Pattern of the keywords that look like functions in GROUP BY."""
@@ -24,11 +24,11 @@ WORDS = {
         "semi joins are not supported: write an inner JOIN with a query that is a SELECT DISTINCT of the keys"
     ),
     r"(?:left|right)(?=\s+anti\b)|anti": (
-        "anti joins are not supported: write SELECT … EXCEPT ALL SELECT …, the second of which is the inner JOIN"
+        "anti joins are not supported: write SELECT … EXCEPT ALL SELECT …, with the inner JOIN as the second SELECT"
     ),
     r"left|right|full|outer": (
         "outer joins are not supported: write the inner JOIN, and add the rows without a match by UNION ALL:"
-        " SELECT … EXCEPT ALL SELECT …, the second of which is the inner JOIN"
+        " SELECT … EXCEPT ALL SELECT …, with the inner JOIN as the second SELECT"
     ),
     r"cross": "CROSS JOIN is not supported: write a comma between the sources",
     r"natural|using": "NATURAL JOIN and USING are not supported: write JOIN … ON a.k = b.k",
@@ -36,14 +36,14 @@ WORDS = {
         "as-of joins are not supported: join with the last row of each key, [Partition By k Rows 1], or call"
         " stream_asof_join"
     ),
-    r"lateral": "LATERAL is not supported: explode arrays in the DataFrame that is given",
+    r"lateral": "LATERAL is not supported: explode arrays in the input DataFrame",
     r"order|(?:sort|cluster|distribute)(?=\s+by\b)": (
         "ORDER BY and SORT BY are not supported: a relation has no order, and streams are emitted in the order of time."
         " Sort the resulting DataFrame"
     ),
     r"limit|offset(?=\s+\d)|fetch(?=\s+(?:first|next)\b)": f"LIMIT, OFFSET and FETCH are not supported: {_LIMIT}",
     rf"with(?=\s+(?:rollup|cube)\b)|{KEYED}|sets(?=\s*\()": _KEYS,
-    r"with": "WITH is not supported: register each of its SELECTs as a query of its own",
+    r"with": "WITH is not supported: register each of its SELECTs as a separate query",
     r"over|qualify|window(?=\s+\w+\s+as\b)": (
         "window functions are not supported: use GROUP BY and a window of the source, such as"
         " [Partition By k Rows 10] or [Range 1 hour]"
@@ -53,7 +53,7 @@ WORDS = {
     r"emit(?=\s+\w)": "EMIT is not supported: ISTREAM, DSTREAM or RSTREAM states which rows are emitted",
     r"filter(?=\s*\()": "FILTER is not supported: write SUM(CASE WHEN condition THEN x END)",
     r"(?:un)?pivot(?=\s*\()": "PIVOT and UNPIVOT are not supported: write SUM(CASE WHEN … END) for each column",
-    r"tablesample": "TABLESAMPLE is not supported: sample the DataFrame that is given",
+    r"tablesample": "TABLESAMPLE is not supported: sample the input DataFrame",
     r"minus": "MINUS is not supported: write EXCEPT",
     r"div": "DIV is not supported: write (a - a % b) / b, which is a double",
     r"ilike": "ILIKE is not supported: write lower(a) LIKE 'pattern'",
@@ -85,7 +85,7 @@ _PLACES = (
     (
         r"\b(union|except|intersect)\s*",
         r"distinct\b",
-        "DISTINCT is not supported here: leave it out, without ALL rows are distinct",
+        "DISTINCT is not supported here: leave it out, rows are distinct unless ALL is written",
     ),
     (r"\bis\s*", r"distinct\b", "IS DISTINCT FROM is not supported: write NOT (a <=> b)"),
     (r"\bis\s+not\s*", r"distinct\b", "IS NOT DISTINCT FROM is not supported: write a <=> b"),
@@ -95,9 +95,9 @@ _PLACES = (
     (r"", r"\|\|", "|| is not supported: write concat(a, b)"),
     (r"", r"::", ":: is not supported: write CAST(a AS type)"),
     (r"", r"!(?!=)", "! is not supported: write NOT"),
-    (r"", r"[&|^~]", "operators of bits are not supported: compute the column in the DataFrame that is given"),
-    (r"", r"\[\s*['\d]", "arrays and maps are not supported: select the element in the DataFrame that is given"),
-    (r"\w\.\w+\s*", r"\.", "structs are not supported: select the field in the DataFrame that is given"),
+    (r"", r"[&|^~]", "bitwise operators are not supported: compute the column in the input DataFrame"),
+    (r"", r"\[\s*['\d]", "arrays and maps are not supported: select the element in the input DataFrame"),
+    (r"\w\.\w+\s*", r"\.", "structs are not supported: select the field in the input DataFrame"),
 )
 """Patterns of the text before and at a position, with their messages; the first match counts."""
 
