@@ -19,7 +19,8 @@ import org.apache.spark.storage.BlockManagerId
 object SparkShim extends CommonShim {
   def shuffleManager(env: SparkEnv): ShuffleManager = env.shuffleManager
 
-  def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus = MapStatus(at, lengths, mapId)
+  def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus =
+    MapStatus(at, lengths, mapId)
 
   def sending(rows: SentRows, to: Partitioner, files: MapFiles, conf: SQLConf): Sending =
     new Sending(rows, to, shuffleWriterProcessor = files)

@@ -18,7 +18,8 @@ import org.apache.spark.unsafe.types.{GeographyVal, GeometryVal}
 object SparkShim extends CommonShim {
   def shuffleManager(env: SparkEnv): ShuffleManager = env.shuffleManager
 
-  def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus = MapStatus(at, lengths, mapId, checksum)
+  def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus =
+    MapStatus(at, lengths, mapId, checksum)
 
   def sending(rows: SentRows, to: Partitioner, files: MapFiles, conf: SQLConf): Sending =
     new Sending(
@@ -37,7 +38,9 @@ object SparkShim extends CommonShim {
 
   def arithmetic(mode: EvalMode.Value): ArithmeticContext = NumericEvalContext(mode)
 
-  def evalMode(argument: Any): Option[EvalMode.Value] = Some(argument).collect { case context: NumericEvalContext => context.evalMode }
+  def evalMode(argument: Any): Option[EvalMode.Value] = Some(argument).collect { case context: NumericEvalContext =>
+    context.evalMode
+  }
 }
 
 /** Spark's runner of a function over iterators of Arrow batches. */

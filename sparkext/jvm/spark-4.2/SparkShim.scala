@@ -18,7 +18,8 @@ import org.apache.spark.unsafe.types.BinaryView
 object SparkShim extends CommonShim {
   def shuffleManager(env: SparkEnv): ShuffleManager = env.shuffleManager
 
-  def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus = MapStatus(at, lengths, mapId, checksum)
+  def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus =
+    MapStatus(at, lengths, mapId, checksum)
 
   def sending(rows: SentRows, to: Partitioner, files: MapFiles, conf: SQLConf): Sending =
     new Sending(
@@ -26,7 +27,8 @@ object SparkShim extends CommonShim {
       to,
       shuffleWriterProcessor = files,
       _checksumMismatchFullRetryEnabled = conf.shuffleChecksumMismatchFullRetryEnabled,
-      checksumMismatchQueryLevelRollbackEnabled = conf.shuffleChecksumMismatchQueryLevelRollbackEnabled)
+      checksumMismatchQueryLevelRollbackEnabled = conf.shuffleChecksumMismatchQueryLevelRollbackEnabled
+    )
 
   def pythonRunnerConf(conf: SQLConf): Map[String, String] = ArrowPythonRunner.getPythonRunnerConfMap(conf)
 
@@ -38,7 +40,9 @@ object SparkShim extends CommonShim {
 
   def arithmetic(mode: EvalMode.Value): ArithmeticContext = NumericEvalContext(mode)
 
-  def evalMode(argument: Any): Option[EvalMode.Value] = Some(argument).collect { case context: NumericEvalContext => context.evalMode }
+  def evalMode(argument: Any): Option[EvalMode.Value] = Some(argument).collect { case context: NumericEvalContext =>
+    context.evalMode
+  }
 }
 
 /** Spark's runner of a function over iterators of Arrow batches. */

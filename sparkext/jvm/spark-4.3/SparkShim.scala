@@ -1,6 +1,6 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.{JobArtifactSet, Partitioner, PartitionIdPassthrough, PipelinedShuffleDependency, SparkEnv}
+import org.apache.spark.{JobArtifactSet, PartitionIdPassthrough, Partitioner, PipelinedShuffleDependency, SparkEnv}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.scheduler.MapStatus
@@ -21,13 +21,21 @@ import org.apache.spark.unsafe.types.{BinaryView, TimestampNanosVal}
 object SparkShim extends CommonShim {
   def shuffleManager(env: SparkEnv): ShuffleManager = env.blockingShuffleManager
 
-  def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus = MapStatus(at, lengths, mapId, checksum)
+  def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus =
+    MapStatus(at, lengths, mapId, checksum)
 
   override def streams: Boolean = true
 
-  override def streamed(blocks: RDD[(Int, InternalRow)], partitions: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
+  override def streamed(
+      blocks: RDD[(Int, InternalRow)],
+      partitions: Int,
+      serializer: Serializer,
+      metrics: Map[String, SQLMetric]): RDD[InternalRow] =
     new ShuffledRowRDD(
-      new PipelinedShuffleDependency[Int, InternalRow, InternalRow](blocks, new PartitionIdPassthrough(partitions), serializer),
+      new PipelinedShuffleDependency[Int, InternalRow, InternalRow](
+        blocks,
+        new PartitionIdPassthrough(partitions),
+        serializer),
       metrics)
 
   def sending(rows: SentRows, to: Partitioner, files: MapFiles, conf: SQLConf): Sending =
@@ -36,7 +44,8 @@ object SparkShim extends CommonShim {
       to,
       shuffleWriterProcessor = files,
       _checksumMismatchFullRetryEnabled = conf.shuffleChecksumMismatchFullRetryEnabled,
-      checksumMismatchQueryLevelRollbackEnabled = conf.shuffleChecksumMismatchQueryLevelRollbackEnabled)
+      checksumMismatchQueryLevelRollbackEnabled = conf.shuffleChecksumMismatchQueryLevelRollbackEnabled
+    )
 
   def pythonRunnerConf(conf: SQLConf): Map[String, String] = ArrowPythonRunner.getPythonRunnerConfMap(conf)
 
@@ -48,7 +57,9 @@ object SparkShim extends CommonShim {
 
   def arithmetic(mode: EvalMode.Value): ArithmeticContext = NumericEvalContext(mode)
 
-  def evalMode(argument: Any): Option[EvalMode.Value] = Some(argument).collect { case context: NumericEvalContext => context.evalMode }
+  def evalMode(argument: Any): Option[EvalMode.Value] = Some(argument).collect { case context: NumericEvalContext =>
+    context.evalMode
+  }
 }
 
 /** Spark's runner of a function over iterators of Arrow batches. */

@@ -47,7 +47,8 @@ abstract class ColumnCopy(vector: FieldVector, nullable: Boolean) {
   /** Copy all values but nulls. */
   protected def values(column: ColumnVector, rows: Rows, at: Int, nulls: Boolean): Int
 
-  private def markValid(at: Int, count: Int): Unit = ColumnCopy.setBits(vector.getValidityBuffer.memoryAddress, at, count)
+  private def markValid(at: Int, count: Int): Unit =
+    ColumnCopy.setBits(vector.getValidityBuffer.memoryAddress, at, count)
 
   private def markNulls(column: ColumnVector, rows: Rows, at: Int): Unit = {
     val validity = vector.getValidityBuffer.memoryAddress
@@ -64,23 +65,25 @@ object ColumnCopy {
   /** The copier from columns of the type to the vector, if there is one. In a batch of several rows, each column of
     * variable width takes at most `mostBytes` bytes.
     */
-  def of(dataType: DataType, vector: FieldVector, nullable: Boolean, mostBytes: Long): Option[ColumnCopy] = (dataType, vector) match {
-    case (BooleanType, bits: BitVector) => Some(new BooleanCopy(bits, nullable))
-    case (decimal: DecimalType, vector: DecimalVector) => Some(new DecimalCopy(vector, decimal, nullable))
-    case (_: StringType, vector: BaseVariableWidthVector) => Some(new TextCopy(vector, nullable, mostBytes))
-    case (BinaryType, vector: BaseVariableWidthVector) => Some(new BinaryCopy(vector, nullable, mostBytes))
-    case (dataType, vector: BaseFixedWidthVector) =>
-      dataType match {
-        case ByteType => Some(new ByteCopy(vector, nullable))
-        case ShortType => Some(new ShortCopy(vector, nullable))
-        case IntegerType | DateType => Some(new IntCopy(vector, nullable))
-        case LongType | TimestampType | TimestampNTZType | _: DayTimeIntervalType => Some(new LongCopy(vector, nullable))
-        case FloatType => Some(new FloatCopy(vector, nullable))
-        case DoubleType => Some(new DoubleCopy(vector, nullable))
-        case _ => None
-      }
-    case _ => None
-  }
+  def of(dataType: DataType, vector: FieldVector, nullable: Boolean, mostBytes: Long): Option[ColumnCopy] =
+    (dataType, vector) match {
+      case (BooleanType, bits: BitVector) => Some(new BooleanCopy(bits, nullable))
+      case (decimal: DecimalType, vector: DecimalVector) => Some(new DecimalCopy(vector, decimal, nullable))
+      case (_: StringType, vector: BaseVariableWidthVector) => Some(new TextCopy(vector, nullable, mostBytes))
+      case (BinaryType, vector: BaseVariableWidthVector) => Some(new BinaryCopy(vector, nullable, mostBytes))
+      case (dataType, vector: BaseFixedWidthVector) =>
+        dataType match {
+          case ByteType => Some(new ByteCopy(vector, nullable))
+          case ShortType => Some(new ShortCopy(vector, nullable))
+          case IntegerType | DateType => Some(new IntCopy(vector, nullable))
+          case LongType | TimestampType | TimestampNTZType | _: DayTimeIntervalType =>
+            Some(new LongCopy(vector, nullable))
+          case FloatType => Some(new FloatCopy(vector, nullable))
+          case DoubleType => Some(new DoubleCopy(vector, nullable))
+          case _ => None
+        }
+      case _ => None
+    }
 
   /** Whether columns of the type are copied. */
   def copies(dataType: DataType): Boolean = dataType match {

@@ -16,7 +16,8 @@ case class ColumnarInput(source: SparkPlan, columns: Seq[Int], filters: Seq[Seq[
   /** For each partition, an object that fills Arrow vectors. */
   def execute(): RDD[ColumnsToArrow] = {
     val input = source.output
-    val schema = StructType(columns.map(number => StructField(s"c$number", input(number).dataType, input(number).nullable)))
+    val schema =
+      StructType(columns.map(number => StructField(s"c$number", input(number).dataType, input(number).nullable)))
     val numbers = columns.toArray
     val wanted = filters
     source.executeColumnar().mapPartitionsInternal { batches =>
@@ -48,7 +49,8 @@ object ColumnarInput {
       val parts = Trees.conjuncts(condition)
       if (parts.exists(Trees.isDeep)) Left("a filter nested too deeply")
       else peel(child).map { below =>
-        below.copy(filters = below.filters :+ parts.map(Expressions.replacing(AttributeMap(child.output.zip(below.outputs)))))
+        below.copy(filters =
+          below.filters :+ parts.map(Expressions.replacing(AttributeMap(child.output.zip(below.outputs)))))
       }
     case ProjectExec(columns, child) =>
       peel(child).flatMap { below =>
@@ -58,7 +60,9 @@ object ColumnarInput {
           case Alias(attribute: Attribute, _) => sources.get(attribute)
           case _ => None
         }
-        columns.zip(outputs).collectFirst { case (column, None) => s"a column that Spark computes: ${Wording.of(column)}" }
+        columns.zip(outputs).collectFirst { case (column, None) =>
+          s"a column that Spark computes: ${Wording.of(column)}"
+        }
           .toLeft(below.copy(outputs = outputs.flatten))
       }
     case source if source.supportsColumnar => Right(Peeled(source, source.output, Nil))
@@ -68,6 +72,7 @@ object ColumnarInput {
   /** The reason why a condition cannot be evaluated for single rows, if it cannot. */
   private def uncovered(condition: Expression): Option[String] =
     if (!condition.deterministic) Some(s"a filter that is not deterministic: ${Wording.of(condition)}")
-    else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Some(s"a filter with a subquery: ${Wording.of(condition)}")
+    else if (condition.exists(_.isInstanceOf[PlanExpression[_]]))
+      Some(s"a filter with a subquery: ${Wording.of(condition)}")
     else None
 }

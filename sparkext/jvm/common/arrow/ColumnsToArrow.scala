@@ -18,7 +18,8 @@ final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType,
   private var positions: Array[Int] = _
   private var from = 0
   private var until = 0
-  private val wanted = new BatchRows(math.max(1, math.min(MostRows, MostBytes / schema.map(_.dataType.defaultSize).sum)))
+  private val wanted =
+    new BatchRows(math.max(1, math.min(MostRows, MostBytes / schema.map(_.dataType.defaultSize).sum)))
   private var copies: Array[ColumnCopy] = _
 
   /** Fill the vectors with the next rows, and return their number: 0 if none are left. */

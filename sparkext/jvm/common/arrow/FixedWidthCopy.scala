@@ -30,7 +30,8 @@ private abstract class FixedWidthCopy(vector: BaseFixedWidthVector, width: Int, 
 
 // These loops differ only in their accessor. A shared loop would call the accessor through a table for each value.
 
-private final class ByteCopy(vector: BaseFixedWidthVector, nullable: Boolean) extends FixedWidthCopy(vector, 1, nullable) {
+private final class ByteCopy(vector: BaseFixedWidthVector, nullable: Boolean)
+    extends FixedWidthCopy(vector, 1, nullable) {
   override protected def whole(column: ColumnVector, rows: Rows, address: Long): Unit =
     put(column.getBytes(rows.from, rows.count), Platform.BYTE_ARRAY_OFFSET, rows, address)
 
@@ -44,7 +45,8 @@ private final class ByteCopy(vector: BaseFixedWidthVector, nullable: Boolean) ex
   }
 }
 
-private final class ShortCopy(vector: BaseFixedWidthVector, nullable: Boolean) extends FixedWidthCopy(vector, 2, nullable) {
+private final class ShortCopy(vector: BaseFixedWidthVector, nullable: Boolean)
+    extends FixedWidthCopy(vector, 2, nullable) {
   override protected def whole(column: ColumnVector, rows: Rows, address: Long): Unit =
     put(column.getShorts(rows.from, rows.count), Platform.SHORT_ARRAY_OFFSET, rows, address)
 
@@ -58,7 +60,8 @@ private final class ShortCopy(vector: BaseFixedWidthVector, nullable: Boolean) e
   }
 }
 
-private final class IntCopy(vector: BaseFixedWidthVector, nullable: Boolean) extends FixedWidthCopy(vector, 4, nullable) {
+private final class IntCopy(vector: BaseFixedWidthVector, nullable: Boolean)
+    extends FixedWidthCopy(vector, 4, nullable) {
   override protected def whole(column: ColumnVector, rows: Rows, address: Long): Unit =
     put(column.getInts(rows.from, rows.count), Platform.INT_ARRAY_OFFSET, rows, address)
 
@@ -72,7 +75,8 @@ private final class IntCopy(vector: BaseFixedWidthVector, nullable: Boolean) ext
   }
 }
 
-private final class LongCopy(vector: BaseFixedWidthVector, nullable: Boolean) extends FixedWidthCopy(vector, 8, nullable) {
+private final class LongCopy(vector: BaseFixedWidthVector, nullable: Boolean)
+    extends FixedWidthCopy(vector, 8, nullable) {
   override protected def whole(column: ColumnVector, rows: Rows, address: Long): Unit =
     put(column.getLongs(rows.from, rows.count), Platform.LONG_ARRAY_OFFSET, rows, address)
 
@@ -86,7 +90,8 @@ private final class LongCopy(vector: BaseFixedWidthVector, nullable: Boolean) ex
   }
 }
 
-private final class FloatCopy(vector: BaseFixedWidthVector, nullable: Boolean) extends FixedWidthCopy(vector, 4, nullable) {
+private final class FloatCopy(vector: BaseFixedWidthVector, nullable: Boolean)
+    extends FixedWidthCopy(vector, 4, nullable) {
   override protected def whole(column: ColumnVector, rows: Rows, address: Long): Unit =
     put(column.getFloats(rows.from, rows.count), Platform.FLOAT_ARRAY_OFFSET, rows, address)
 
@@ -100,7 +105,8 @@ private final class FloatCopy(vector: BaseFixedWidthVector, nullable: Boolean) e
   }
 }
 
-private final class DoubleCopy(vector: BaseFixedWidthVector, nullable: Boolean) extends FixedWidthCopy(vector, 8, nullable) {
+private final class DoubleCopy(vector: BaseFixedWidthVector, nullable: Boolean)
+    extends FixedWidthCopy(vector, 8, nullable) {
   override protected def whole(column: ColumnVector, rows: Rows, address: Long): Unit =
     put(column.getDoubles(rows.from, rows.count), Platform.DOUBLE_ARRAY_OFFSET, rows, address)
 

@@ -70,7 +70,12 @@ private final class BinaryCopy(vector: BaseVariableWidthVector, nullable: Boolea
       if (!nulls || !column.isNullAt(row)) {
         val bytes = column.getBinary(row)
         if (!fits(at + number, end, bytes.length)) return number
-        Platform.copyMemory(bytes, Platform.BYTE_ARRAY_OFFSET, null, vector.getDataBuffer.memoryAddress + end, bytes.length)
+        Platform.copyMemory(
+          bytes,
+          Platform.BYTE_ARRAY_OFFSET,
+          null,
+          vector.getDataBuffer.memoryAddress + end,
+          bytes.length)
         end += bytes.length
       }
       endRow(at + number, end)

@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartitioning}
 
 /** Repartitions the probe side and the build sides of the joins numbered `builds` by their common key on the probe
-  * side. Rows are hashed to buckets, and buckets are assigned to partitions. The other
-  * build sides are replicated on every node, as in other pipelines.
+  * side. Rows are hashed to buckets, and buckets are assigned to partitions. The other build sides are replicated on
+  * every node, as in other pipelines.
   *
   * `keyed`: false if these joins have no equality. Then there is one bucket, and partitions are units of a join matrix:
   * each joins some rows of the probe side with some rows of the build side. `keepsProbe`: whether probe rows whose key
@@ -27,7 +27,8 @@ case class Exchange(
     def plural(number: Int, thing: String) = if (number == 1) thing else s"${thing}s"
     val numbered = s"${plural(builds.length, "join")} ${builds.map(_ + 1).mkString(", ")}"
     val way = streamed
-      .map(by => s", streamed by ${by.maps} ${plural(by.maps, "task")} to ${by.partitions} ${plural(by.partitions, "partition")}")
+      .map(by =>
+        s", streamed by ${by.maps} ${plural(by.maps, "task")} to ${by.partitions} ${plural(by.partitions, "partition")}")
       .getOrElse("")
     if (keyed) s"$buckets ${plural(buckets, "bucket")} of $numbered$way" else s"units of a matrix of $numbered"
   }
@@ -36,7 +37,8 @@ case class Exchange(
     * assume that all rows are together.
     */
   def partitioning(output: Seq[Attribute]): Partitioning =
-    if (clusters.isEmpty) UnknownPartitioning(math.max(2, buckets)) else PartitioningByIndex(clusters.map(output), buckets)
+    if (clusters.isEmpty) UnknownPartitioning(math.max(2, buckets))
+    else PartitioningByIndex(clusters.map(output), buckets)
 
   /** This exchange with `clusters` set, if the key is part of the grouping of a chain's rows: then all rows of a group
     * are in one partition. `keys` are the grouping expressions, `columns` are their columns among the `output`.
@@ -45,11 +47,14 @@ case class Exchange(
   def grouped(chain: JoinChain, keys: Seq[Expression], columns: Seq[Attribute], output: Seq[Attribute]): Exchange = {
     val stages = builds.map(chain.stages)
     def isKey(number: Int)(expression: Expression) = {
-      val equal = chain.atSources(stages.head.keys(number).probe) +: stages.filter(_.kind == "inner").map(_.keys(number).build)
+      val equal =
+        chain.atSources(stages.head.keys(number).probe) +: stages.filter(_.kind == "inner").map(_.keys(number).build)
       equal.exists(Exchange.unwidened(_).semanticEquals(Exchange.unwidened(expression)))
     }
     val found = stages.head.keys.indices.map { number =>
-      keys.zip(columns).collectFirst { case (key, column) if isKey(number)(key) => output.indexWhere(_.exprId == column.exprId) }.getOrElse(-1)
+      keys.zip(columns).collectFirst {
+        case (key, column) if isKey(number)(key) => output.indexWhere(_.exprId == column.exprId)
+      }.getOrElse(-1)
     }
     if (keepsProbe || !keyed || found.contains(-1)) this else copy(clusters = found)
   }
@@ -57,8 +62,8 @@ case class Exchange(
 
 object Exchange {
 
-  /** `BucketsPerPartition`: buckets per partition, enough for moving some of them to another partition. `MostBuckets`: the limit
-    * of the format of map outputs.
+  /** `BucketsPerPartition`: enough buckets per partition for moving some of them to another partition. `MostBuckets`:
+    * the limit of the format of map outputs.
     */
   private val BucketsPerPartition = 4
   val MostBuckets = 4096
@@ -87,7 +92,8 @@ object Exchange {
     for {
       _ <- JoinStage.check(
         SparkShim.shuffleManager(env).isInstanceOf[SortShuffleManager],
-        s"${SparkShim.shuffleManager(env).getClass.getName} does not serve files that workers write")
+        s"${SparkShim.shuffleManager(env).getClass.getName} does not serve files that workers write"
+      )
       _ <- settings(env.conf)
     } yield ()
   }
@@ -99,16 +105,19 @@ object Exchange {
 
   /** The reason why a join is not partitioned although it is too large to be replicated. */
   def refused(stage: JoinStage, settings: Settings): String =
-    if (when(stage, settings) == "never") "spark.sparkext.partitioned is never" else check(stage).left.getOrElse("the reason is unknown")
+    if (when(stage, settings) == "never") "spark.sparkext.partitioned is never"
+    else check(stage).left.getOrElse("the reason is unknown")
 
-  private def when(stage: JoinStage, settings: Settings): String = stage.hint.flatMap(_.partitioned).getOrElse(settings.partitioned)
+  private def when(stage: JoinStage, settings: Settings): String =
+    stage.hint.flatMap(_.partitioned).getOrElse(settings.partitioned)
 
   /** Whether a join of a chain is to be partitioned. In `auto` mode a full outer join always is: its rows have to be
     * fetched together by key in any case.
     */
   def wants(stage: JoinStage, settings: Settings): Boolean = check(stage).isRight && (when(stage, settings) match {
     case "always" => true
-    case "auto" => stage.full || Estimates.bytes(stage.build) > stage.hint.flatMap(_.maxBytes).getOrElse(settings.maxBuildBytes).toDouble
+    case "auto" => stage.full || Estimates.bytes(stage.build) > stage.hint.flatMap(_.maxBytes).getOrElse(
+        settings.maxBuildBytes).toDouble
     case _ => false
   })
 
@@ -134,7 +143,9 @@ object Exchange {
         val parted = full.exists { stage =>
           !wanted.exists(_._1 eq stage) || (wanted.length > 1 && (stage.keys.isEmpty || stage.keys.exists(_.nullSafe)))
         }
-        val ofProbe = keys.forall { case (key, _) => key.references.nonEmpty && key.references.subsetOf(chain.probe.outputSet) }
+        val ofProbe = keys.forall { case (key, _) =>
+          key.references.nonEmpty && key.references.subsetOf(chain.probe.outputSet)
+        }
         if (!shared || !ofProbe || parted) Left("joins on different keys are partitioned one after the other")
         else {
           val dropped = wanted.exists { case (stage, _) => stage.kind == "inner" || stage.kind == "semi" }
@@ -149,5 +160,6 @@ object Exchange {
 
   private def unwidened(key: Expression): Expression = Widened.unapply(key).getOrElse(key)
 
-  private def keysOf(stage: JoinStage, chain: JoinChain) = stage.keys.map(key => (chain.atSources(key.probe), key.nullSafe))
+  private def keysOf(stage: JoinStage, chain: JoinChain) =
+    stage.keys.map(key => (chain.atSources(key.probe), key.nullSafe))
 }

@@ -27,7 +27,12 @@ private class FetchedBlocks(task: TaskContext) {
     */
   def locations(shuffle: Int, ranges: Seq[BucketRange]): BlockLocations = BlockLocations(
     ranges.flatMap { range =>
-      env.mapOutputTracker.getMapSizesByExecutorId(shuffle, range.firstMap, range.lastMap, range.firstBucket, range.lastBucket)
+      env.mapOutputTracker.getMapSizesByExecutorId(
+        shuffle,
+        range.firstMap,
+        range.lastMap,
+        range.firstBucket,
+        range.lastBucket)
     }.groupMap(_._1)(_._2).map { case (address, found) => address -> found.flatten }.toSeq)
 
   /** The local file segments of these blocks. If a block is lost, or damaged, Spark reruns its map task. */
@@ -49,7 +54,9 @@ private class FetchedBlocks(task: TaskContext) {
     }
 
   private def fetched(wanted: BlockLocations): Seq[FetchedSegment] = {
-    val (own, others) = wanted.byAddress.partition { case (address, _) => address.executorId == blocks.blockManagerId.executorId }
+    val (own, others) = wanted.byAddress.partition { case (address, _) =>
+      address.executorId == blocks.blockManagerId.executorId
+    }
     val local = for ((address, found) <- own; (block, _, map) <- found) yield here(address, block, map)
     val all = local ++ fetched(others)
     task.taskMetrics().mergeShuffleReadMetrics()
@@ -59,19 +66,22 @@ private class FetchedBlocks(task: TaskContext) {
 
   private def here(address: BlockManagerId, block: BlockId, map: Int): FetchedSegment =
     try blocks.getLocalBlockData(block) match {
-      case segment: FileSegmentManagedBuffer =>
-        metrics.incLocalBlocksFetched(1)
-        metrics.incLocalBytesRead(segment.getLength)
-        FetchedSegment(segment.getFile, segment.getOffset, segment.getLength, address, block, map)
-      case other => throw new IllegalStateException(s"no segment of a file: $other")
-    } catch {
+        case segment: FileSegmentManagedBuffer =>
+          metrics.incLocalBlocksFetched(1)
+          metrics.incLocalBytesRead(segment.getLength)
+          FetchedSegment(segment.getFile, segment.getOffset, segment.getLength, address, block, map)
+        case other => throw new IllegalStateException(s"no segment of a file: $other")
+      }
+    catch {
       case failure: Exception => throw FetchedBlocks.failed(address, block, map, failure.toString, failure)
     }
 
   private def fetched(wanted: Seq[(BlockManagerId, Seq[BlockLocations.Block])]): Seq[FetchedSegment] =
     if (wanted.isEmpty) Nil
     else {
-      val origins = wanted.flatMap { case (address, found) => found.map { case (block, _, map) => block -> (address, map) } }.toMap
+      val origins = wanted.flatMap { case (address, found) =>
+        found.map { case (block, _, map) => block -> (address, map) }
+      }.toMap
       val file = blocks.diskBlockManager.createTempLocalBlock()._2
       task.addTaskCompletionListener[Unit](_ => Files.deleteIfExists(file.toPath))
       val found = mutable.ArrayBuffer.empty[FetchedSegment]
@@ -79,7 +89,9 @@ private class FetchedBlocks(task: TaskContext) {
       try {
         var start = 0L
         streams(wanted).foreach { case (block, stream) =>
-          val size = try stream.transferTo(out) finally stream.close()
+          val size =
+            try stream.transferTo(out)
+            finally stream.close()
           val (address, map) = origins(block)
           found += FetchedSegment(file, start, size, address, block, map)
           start += size
@@ -107,7 +119,8 @@ private class FetchedBlocks(task: TaskContext) {
       checksumEnabled = false,
       checksumAlgorithm = conf.get(SHUFFLE_CHECKSUM_ALGORITHM),
       metrics,
-      doBatchFetch = false)
+      doBatchFetch = false
+    )
     fetcher.toCompletionIterator
   }
 }
@@ -131,7 +144,13 @@ private object BlockLocations {
 }
 
 /** The local file segment of a block, and the block's origin. */
-private case class FetchedSegment(file: File, start: Long, size: Long, address: BlockManagerId, block: BlockId, map: Int) {
+private case class FetchedSegment(
+    file: File,
+    start: Long,
+    size: Long,
+    address: BlockManagerId,
+    block: BlockId,
+    map: Int) {
   def told: JValue = JArray(List(JString(file.getPath), JLong(start), JLong(size)))
 }
 
@@ -141,10 +160,12 @@ private[sparkext] object FetchedBlocks {
   private val known = new ConcurrentHashMap[Long, mutable.Map[(String, Long), FetchedSegment]]()
 
   private def remember(task: TaskContext, segment: FetchedSegment): Unit = {
-    val segments = known.computeIfAbsent(task.taskAttemptId(), attempt => {
-      task.addTaskCompletionListener[Unit](_ => known.remove(attempt))
-      mutable.Map.empty
-    })
+    val segments = known.computeIfAbsent(
+      task.taskAttemptId(),
+      attempt => {
+        task.addTaskCompletionListener[Unit](_ => known.remove(attempt))
+        mutable.Map.empty
+      })
     segments((segment.file.getPath, segment.start)) = segment
   }
 
@@ -156,8 +177,10 @@ private[sparkext] object FetchedBlocks {
       failed(segment.address, segment.block, segment.map, message, null)
     }
 
-  private def failed(address: BlockManagerId, block: BlockId, map: Int, message: String, cause: Throwable): Throwable = block match {
-    case ShuffleBlockId(shuffle, mapId, bucket) => new FetchFailedException(address, shuffle, mapId, map, bucket, message, cause)
-    case other => new IllegalStateException(s"no block of a shuffle: $other: $message", cause)
-  }
+  private def failed(address: BlockManagerId, block: BlockId, map: Int, message: String, cause: Throwable): Throwable =
+    block match {
+      case ShuffleBlockId(shuffle, mapId, bucket) =>
+        new FetchFailedException(address, shuffle, mapId, map, bucket, message, cause)
+      case other => new IllegalStateException(s"no block of a shuffle: $other: $message", cause)
+    }
 }

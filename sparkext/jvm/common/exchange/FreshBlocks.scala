@@ -4,8 +4,8 @@ import org.apache.spark.OneToOneDependency
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 
-/** A dependency on blocks that creates a new shuffle for each job, because a streamed shuffle cannot be read
-  * twice, but a plan may run twice.
+/** A dependency on blocks that creates a new shuffle for each job, because a streamed shuffle cannot be read twice, but a
+  * plan may run twice.
   *
   * The thread that starts a job reads the lineage first. Then Spark's scheduler reads it, in a thread with a known
   * name. A read by another thread after that therefore belongs to a new job.

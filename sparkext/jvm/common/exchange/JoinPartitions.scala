@@ -4,8 +4,8 @@ import org.json4s._
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
-/** The plan of the load balancer: the buckets and shares of buckets that each
-  * partition joins, and the number of buckets that were moved, or split.
+/** The plan of the load balancer: the buckets and shares of buckets that each partition joins, and the number of buckets
+  * that were moved, or split.
   *
   * `loads`: the loads of the partitions as JSON, as Python has reported them, for reports.
   */
@@ -36,24 +36,31 @@ object JoinPartitions {
     val sides = probe +: builds
     def rowsOf(side: Sent, bucket: Int) = side.rows.lift(bucket).getOrElse(0L)
     def secondsOf(bucket: Int) = {
-      val received = rowsOf(probe, bucket) * (Received + PerRowOfSeveral) + builds.map(rowsOf(_, bucket)).sum * PerBuildRow
-      val met = rowsOf(probe, bucket).toDouble * paired.map { case (side, all) => if (all) rowsOf(side, bucket) else 1L }.sum * Met
+      val received =
+        rowsOf(probe, bucket) * (Received + PerRowOfSeveral) + builds.map(rowsOf(_, bucket)).sum * PerBuildRow
+      val met = rowsOf(probe, bucket).toDouble * paired.map { case (side, all) =>
+        if (all) rowsOf(side, bucket) else 1L
+      }.sum * Met
       received + met + sides.map(side => math.min(rowsOf(side, bucket), side.maps.toLong)).sum * PerBlock
     }
     val seconds = (0 until buckets).map(secondsOf).sum + sides.map(_.sizes.sum).sum * PerByte
-    val small = seconds <= LeastSeconds && before.forall(_.took <= PartitionSeconds) && builds.map(_.sizes.sum).sum <= BuildBytes
-    val loads = compact(render(("before" -> Seq(seconds)) ~ ("after" -> Seq(seconds)) ~ ("moved" -> 0) ~ ("split" -> 0)))
-    if (small) Some(JoinPartitions(Seq(PartitionShare(everything(probe), builds.map(everything(_)))), 0, 0, loads)) else None
+    val small =
+      seconds <= LeastSeconds && before.forall(_.took <= PartitionSeconds) && builds.map(_.sizes.sum).sum <= BuildBytes
+    val loads =
+      compact(render(("before" -> Seq(seconds)) ~ ("after" -> Seq(seconds)) ~ ("moved" -> 0) ~ ("split" -> 0)))
+    if (small) Some(JoinPartitions(Seq(PartitionShare(everything(probe), builds.map(everything(_)))), 0, 0, loads))
+    else None
   }
 
-  /** The plan that a worker has returned, see Python's `balancer_task`. `ownsBuild`: whether the first join emits the
+  /** The plan that a worker has returned, see Python's `balance_task`. `ownsBuild`: whether the first join emits the
     * unmatched rows of its build side.
     */
   def of(answer: String, probe: Sent, builds: Seq[Sent], ownsBuild: Boolean): JoinPartitions = {
     val planned = parse(answer)
     val partitions = (planned \ "partitions").extract[List[List[Share]]]
     val owners = (planned \ "owners").extract[Int]
-    val shares = if (owners > 0) units(probe, builds.head, partitions.flatten, owners) else partitions.map { buckets =>
+    val shares = if (owners > 0) units(probe, builds.head, partitions.flatten, owners)
+    else partitions.map { buckets =>
       val (whole, parts) = buckets.partition(_.count == 1)
       val (first, others) = parts.partition(_.number == 0)
       def joined(part: Share) = probe.part(part.bucket, part.number, part.count)
@@ -66,7 +73,8 @@ object JoinPartitions {
         ranges(whole, probe) ++ parts.flatMap(joined),
         if (ownsBuild) ranges(whole ++ first, builds.head) +: builds.tail.map(all) else builds.map(all),
         if (ownsBuild) ranges(others, builds.head) else Nil,
-        if (ownsBuild) first.flatMap(elsewhere) else Nil)
+        if (ownsBuild) first.flatMap(elsewhere) else Nil
+      )
     }
     val loads = planned.removeField { case (name, _) => name == "partitions" }
     JoinPartitions(shares, (planned \ "moved").extract[Int], (planned \ "split").extract[Int], compact(render(loads)))
@@ -81,7 +89,8 @@ object JoinPartitions {
     * of them. After them come the owners of the build rows, which receive the whole probe side to find their matches.
     */
   private def units(probe: Sent, build: Sent, parts: Seq[Share], owners: Int): Seq[PartitionShare] =
-    parts.map(part => PartitionShare(probe.part(part.bucket, part.number, part.count), Seq(Nil), everything(build), Nil)) ++
+    parts.map(part =>
+      PartitionShare(probe.part(part.bucket, part.number, part.count), Seq(Nil), everything(build), Nil)) ++
       (0 until owners).map(number => PartitionShare(Nil, Seq(build.part(0, number, owners)), Nil, everything(probe)))
 
   private def everything(side: Sent): Seq[BucketRange] = some(Seq(BucketRange(0, side.bytes.length, 0, side.maps)))

@@ -8,8 +8,8 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.unsafe.types.UTF8String
 
-/** The buckets of one side that a partition reads, from `firstBucket` to before `lastBucket`, from the map tasks `firstMap`
-  * to before `lastMap`.
+/** The buckets of one side that a partition reads, from `firstBucket` to before `lastBucket`, from the map tasks
+  * `firstMap` to before `lastMap`.
   */
 case class BucketRange(firstBucket: Int, lastBucket: Int, firstMap: Int, lastMap: Int)
 
@@ -53,12 +53,16 @@ class JoinPartitionsRDD(
     val builds = ofBuilds.zip(share.builds).map { case ((_, side), ranges) => fetched.locations(side, ranges) }
     def met(side: BlockLocations, needed: Boolean, others: => Seq[BlockLocations]) =
       JArray(fetched.segments(if (needed) side.of(others.flatMap(_.buckets).toSet) else side).toList)
-    def all(shuffle: Int, ranges: Seq[BucketRange]) = JArray(fetched.segments(fetched.locations(shuffle, ranges)).toList)
+    def all(shuffle: Int, ranges: Seq[BucketRange]) =
+      JArray(fetched.segments(fetched.locations(shuffle, ranges)).toList)
     val told = JObject(
       "probe" -> met(probe, needsBuild, builds),
       "marks" -> all(ofProbe, share.marks),
-      "builds" -> JObject(ofBuilds.zip(builds).map { case ((number, _), build) => number -> met(build, needsProbe, Seq(probe)) }.toList),
-      "copies" -> all(ofBuilds.head._2, share.copies))
+      "builds" -> JObject(ofBuilds.zip(builds).map { case ((number, _), build) =>
+        number -> met(build, needsProbe, Seq(probe))
+      }.toList),
+      "copies" -> all(ofBuilds.head._2, share.copies)
+    )
     Iterator.single(InternalRow(UTF8String.fromString(compact(render(told)))))
   }
 }

@@ -10,8 +10,8 @@ import scala.util.Try
 import org.apache.spark.{SparkException, TaskContext}
 import org.apache.spark.util.ThreadUtils
 
-/** Connects the worker of a task with the driver's load tables (`LoadTables`): sends the worker's messages to the driver,
-  * and the load table to the worker. Worker and task exchange messages by files, see `OwnFiles.besideTask`.
+/** Connects the worker of a task with the driver's load tables ([[LoadTables]]): sends the worker's messages to the
+  * driver, and the load table to the worker. Worker and task exchange messages by files, see `OwnFiles.besideTask`.
   */
 private class LoadTableLink(run: String, by: String, task: TaskContext) {
   private val tables = LoadTables.link
@@ -21,7 +21,8 @@ private class LoadTableLink(run: String, by: String, task: TaskContext) {
     */
   private def begin(): Unit = {
     tell(LoadTableLink.Nothing)
-    val turns = LoadTableLink.clock.scheduleWithFixedDelay(() => Try(step()), 0, LoadTableLink.PauseMillis, MILLISECONDS)
+    val turns =
+      LoadTableLink.clock.scheduleWithFixedDelay(() => Try(step()), 0, LoadTableLink.PauseMillis, MILLISECONDS)
     task.addTaskCompletionListener[Unit] { _ =>
       turns.cancel(false)
       TaskReports.removeLater(path(""))

@@ -12,9 +12,9 @@ import org.apache.spark.{SparkContext, SparkEnv}
 import org.apache.spark.rpc.{RpcCallContext, RpcEndpointRef, RpcEnv, ThreadSafeRpcEndpoint}
 import org.apache.spark.util.RpcUtils
 
-/** The load tables of runs whose rows stream to partitions, on the driver: the loads
-  * that routing tasks and partitions have reported, and the table by which rows are routed. See Python's `table`. The
-  * load tables of the latest runs are kept for reports.
+/** The load tables of runs whose rows stream to partitions, on the driver: the loads that routing tasks and partitions
+  * have reported, and the table by which rows are routed. See Python's `load_table`. The load tables of the latest runs
+  * are kept for reports.
   */
 private class LoadTables(override val rpcEnv: RpcEnv) extends ThreadSafeRpcEndpoint {
   import LoadTables._
@@ -65,7 +65,8 @@ private object LoadTables {
   def link: RpcEndpointRef = RpcUtils.makeDriverRef(Name, SparkEnv.get.conf, SparkEnv.get.rpcEnv)
 
   /** The recorded loads of a run for its report, as JSON; null if they have been evicted. */
-  def told(run: String): String = synchronized(tables.get(run).map(table => s"""{"streamed":${table.history}}""").orNull)
+  def told(run: String): String =
+    synchronized(tables.get(run).map(table => s"""{"streamed":${table.history}}""").orNull)
 
   private def of(run: String): LoadTable = {
     val table = tables.remove(run).getOrElse(new LoadTable)
@@ -76,12 +77,13 @@ private object LoadTables {
 }
 
 /** The load table of one run: the loads that routing tasks and partitions have reported, the current interval, and the
-  * loads of the intervals before. See Python's `table`.
+  * loads of the intervals before. See Python's `load_table`.
   */
 private class LoadTable {
   import Shared.formats
 
-  private val told = Seq(LoadTable.Routes, LoadTable.Partitions).map(_ -> mutable.Map.empty[Int, LoadTable.Buckets]).toMap
+  private val told =
+    Seq(LoadTable.Routes, LoadTable.Partitions).map(_ -> mutable.Map.empty[Int, LoadTable.Buckets]).toMap
   private var interval: JValue = JNull
   private var number = 0
   private val judged = mutable.ArrayBuffer.empty[JValue]
@@ -108,7 +110,8 @@ private class LoadTable {
   def text: String = {
     val seconds = NANOSECONDS.toMillis(System.nanoTime() - since) / 1000.0
     val sums = told.map { case (by, tasks) =>
-      by -> (("rows" -> LoadTable.sums(tasks.values.map(_.rows))) ~ ("seconds" -> LoadTable.sums(tasks.values.map(_.seconds))))
+      by -> (("rows" -> LoadTable.sums(tasks.values.map(_.rows))) ~ ("seconds" -> LoadTable.sums(
+        tasks.values.map(_.seconds))))
     }
     compact(render(("interval" -> interval) ~ ("seconds" -> seconds) ~ JObject(sums.toList)))
   }
@@ -129,5 +132,6 @@ private object LoadTable {
   /** Python's `BucketReport`: rows and seconds of each bucket. */
   case class Buckets(rows: Map[String, Double], seconds: Map[String, Double])
 
-  private def sums(told: Iterable[Map[String, Double]]): Map[String, Double] = told.flatten.groupMapReduce(_._1)(_._2)(_ + _)
+  private def sums(told: Iterable[Map[String, Double]]): Map[String, Double] =
+    told.flatten.groupMapReduce(_._1)(_._2)(_ + _)
 }

@@ -8,7 +8,8 @@ import org.apache.spark.sql.types.{DataType, IntegerType}
   * needs no other shuffle, whereas an operator that needs two inputs partitioned alike does. `numPartitions`: the
   * largest number of partitions.
   */
-case class PartitioningByIndex(keys: Seq[Expression], numPartitions: Int) extends Expression with Partitioning with Unevaluable {
+case class PartitioningByIndex(keys: Seq[Expression], numPartitions: Int) extends Expression with Partitioning
+    with Unevaluable {
   override def children: Seq[Expression] = keys
   override def nullable: Boolean = false
   override def dataType: DataType = IntegerType
@@ -22,7 +23,8 @@ case class PartitioningByIndex(keys: Seq[Expression], numPartitions: Int) extend
 
   override def createShuffleSpec(distribution: ClusteredDistribution): ShuffleSpec = ByIndexSpec(numPartitions)
 
-  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): Expression = copy(keys = newChildren)
+  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): Expression =
+    copy(keys = newChildren)
 }
 
 private case class ByIndexSpec(numPartitions: Int) extends ShuffleSpec {

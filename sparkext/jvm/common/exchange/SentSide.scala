@@ -17,8 +17,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 /** One key of a side that is exchanged: its column, and the type as which it is compared. */
 case class SentKey(column: Int, keyType: String, nullSafe: Boolean)
 
-/** One side of a partitioned join, sent to partitions: the rows of `plan` are written as map
-  * outputs of Spark's shuffle.
+/** One side of a partitioned join, sent to partitions: the rows of `plan` are written as map outputs of Spark's shuffle.
   *
   * `keepsUnmatchable`: whether rows whose key cannot match, such as null, are sent as well.
   */
@@ -36,20 +35,26 @@ class SentSide(plan: SparkPlan, keys: Seq[SentKey], buckets: Int, keepsUnmatchab
   }
 
   override def release(): Unit =
-    Option(sent).foreach(side => context.cleaner.foreach(_.doCleanupShuffle(side.dependency.shuffleId, blocking = false)))
+    Option(sent).foreach(side =>
+      context.cleaner.foreach(_.doCleanupShuffle(side.dependency.shuffleId, blocking = false)))
 
   private def send(): Sent = {
     val totals @ Seq(rows, sizes, sketch) = Seq.fill(3)(new BucketTotals)
     totals.foreach(context.register(_))
     val files = new MapFiles(UUID.randomUUID().toString)
     val schema = SentColumns.like(plan.output)
-    val accounts = SentSide.accounts(SentSide.leaving(plan, new OutgoingRows(keys, buckets, keepsUnmatchable, schema, files)), totals)
+    val accounts = SentSide.accounts(
+      SentSide.leaving(plan, new OutgoingRows(keys, buckets, keepsUnmatchable, schema, files)),
+      totals)
     val dependency = SparkShim.sending(accounts, new PartitionIdPassthrough(buckets), files, plan.conf)
     files.of(dependency)
     val maps = accounts.getNumPartitions
     failIfCancelled()
-    val bytes = if (maps == 0) new Array[Long](buckets) else {
-      Await.result(context.submitMapStage(dependency), Duration.Inf).bytesByPartitionId // Spark's own await would wrap errors
+    val bytes = if (maps == 0) new Array[Long](buckets)
+    else {
+      Await.result(
+        context.submitMapStage(dependency),
+        Duration.Inf).bytesByPartitionId // Spark's own await would wrap errors
     }
     new Sent(dependency, schema, maps, bytes, rows.value, sizes.value, sketch.value)
   }
@@ -57,7 +62,7 @@ class SentSide(plan: SparkPlan, keys: Seq[SentKey], buckets: Int, keepsUnmatchab
 
 object SentSide {
 
-  /** The columns of a worker's message about its file: see Python's `leaving_rows`. */
+  /** The columns of a worker's message about its file: see Python's `outgoing_rows`. */
   val Account: StructType = SentColumns.of(Seq.fill(5)(BinaryType))
 
   /** One row per task: its account, and the number of bytes of each bucket. `totals` accumulate the other numbers that
@@ -79,7 +84,8 @@ object SentSide {
 
   /** The pipeline that produces the rows of `plan`, below operators that only choose and rename columns. */
   def pipelineOf(plan: SparkPlan): Option[PipelinedJoinExec] = plan match {
-    case pipeline: PipelinedJoinExec if pipeline.grouping.isEmpty && pipeline.top.isEmpty => Some(pipeline.as(pipeline.copy()))
+    case pipeline: PipelinedJoinExec if pipeline.grouping.isEmpty && pipeline.top.isEmpty =>
+      Some(pipeline.as(pipeline.copy()))
     case WholeStageCodegenExec(child) => pipelineOf(child)
     case InputAdapter(child) => pipelineOf(child)
     case ProjectExec(columns, child) =>
@@ -89,7 +95,8 @@ object SentSide {
         case _ => None
       }
       pipelineOf(child).filter(_ => chosen.forall(_.isDefined)).map { pipeline =>
-        val origins = chosen.flatten.map(column => pipeline.origins(pipeline.output.indexWhere(_.exprId == column.exprId)))
+        val origins =
+          chosen.flatten.map(column => pipeline.origins(pipeline.output.indexWhere(_.exprId == column.exprId)))
         pipeline.as(pipeline.copy(output = columns.map(_.toAttribute), origins = origins))
       }
     case _ => None
@@ -117,8 +124,8 @@ class OutgoingRows(
     val schema: StructType,
     val way: LeavingWay)
 
-/** A side that has been sent: the number of its map tasks, and the size of each bucket. `bytes`
-  * counts bytes in files, `sizes` bytes of the rows in memory.
+/** A side that has been sent: the number of its map tasks, and the size of each bucket. `bytes` counts bytes in files,
+  * `sizes` bytes of the rows in memory.
   */
 class Sent(
     val dependency: ShuffleDependency[_, _, _],
@@ -133,7 +140,8 @@ class Sent(
     * shares.
     */
   def part(bucket: Int, number: Int, count: Int): Seq[BucketRange] =
-    divided.getOrElseUpdate((bucket, count), divide(bucket, count))(number).map(map => BucketRange(bucket, bucket + 1, map, map + 1))
+    divided.getOrElseUpdate((bucket, count), divide(bucket, count))(number).map(map =>
+      BucketRange(bucket, bucket + 1, map, map + 1))
 
   /** The map tasks of each share. If rows are ordered by a column, consecutive map tasks have similar values, so each
     * share takes map tasks from the whole range.

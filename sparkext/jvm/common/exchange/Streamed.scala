@@ -9,14 +9,15 @@ import org.apache.spark.{SparkContext, TaskContext}
 import org.apache.spark.internal.config.{DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED}
 import org.apache.spark.sql.types.{BinaryType, BooleanType, IntegerType, StructType}
 
-/** How the probe side of a partitioned join streams to its partitions: `maps` tasks route its rows while `partitions` tasks
-  * join them.
+/** How the probe side of a partitioned join streams to its partitions: `maps` tasks route its rows while `partitions`
+  * tasks join them.
   */
 case class Streamed(maps: Int, partitions: Int)
 
 object Streamed {
   private val BucketsPerPartition = 16
-  private val Secured = Seq("spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
+  private val Secured =
+    Seq("spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 
   /** `Routed`: the output of tasks that route rows, with partition, bucket and block. `Arriving`: the input of
     * partitions, Python's `ReceivedItem`.
@@ -30,13 +31,16 @@ object Streamed {
     val cores = context.maxNumConcurrentTasks(context.resourceProfileManager.defaultResourceProfile)
     for {
       _ <- JoinStage.check(SparkShim.streams, s"Spark ${context.version} has no pipelined shuffle")
-      _ <- Seq(DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED).find(conf.get(_)).map(key => s"${key.key} is set").toLeft(())
-      _ <- Secured.find(conf.getBoolean(_, false)).map(key => s"Spark's pipelined shuffle does not follow $key").toLeft(())
+      _ <-
+        Seq(DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED).find(conf.get(_)).map(key => s"${key.key} is set").toLeft(())
+      _ <-
+        Secured.find(conf.getBoolean(_, false)).map(key => s"Spark's pipelined shuffle does not follow $key").toLeft(())
       _ <- JoinStage.check(cores >= 2, "the application has fewer than two cores")
     } yield Streamed(cores - cores / 2, cores / 2)
   }
 
-  def buckets(partitions: Int): Int = math.min(Exchange.MostBuckets, Integer.highestOneBit(math.max(1, partitions * BucketsPerPartition - 1)) << 1)
+  def buckets(partitions: Int): Int =
+    math.min(Exchange.MostBuckets, Integer.highestOneBit(math.max(1, partitions * BucketsPerPartition - 1)) << 1)
 }
 
 /** How outgoing rows are sent to other tasks, and the columns that the tasks of their pipeline emit. */
@@ -53,8 +57,8 @@ trait LeavingWay extends Serializable {
   def order: JObject
 }
 
-/** Rows that stream to partitions by routing tables that change while they run: see Python's `load_table`. `run` identifies
-  * their load table in the driver's [[LoadTables]].
+/** Rows that stream to partitions by routing tables that change while they run: see Python's `load_table`. `run`
+  * identifies their load table in the driver's [[LoadTables]].
   */
 class RoutedRows(streamed: Streamed, buckets: Int, val run: String = UUID.randomUUID().toString) extends LeavingWay {
   override def result: StructType = Streamed.Routed

@@ -16,10 +16,9 @@ import org.apache.spark.sql.execution.metric.{SQLMetric, SQLShuffleReadMetricsRe
 import org.apache.spark.sql.types.{BinaryType, DataType, IntegerType}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** The input of a join's partitions while the probe side is still being sent: blocks of the probe
-  * side, and the locations of build rows. The locations precede the first block that needs them. The locations for all
-  * buckets whose home is the partition are sent when the partition starts, the locations for other buckets when their
-  * first block is received.
+/** The input of a join's partitions while the probe side is still being sent: blocks of the probe side, and the locations
+  * of build rows. The locations precede the first block that needs them. The locations for all buckets whose home is the
+  * partition are sent when the partition starts, the locations for other buckets when their first block is received.
   *
   * `builds`: join numbers with the sent build sides. Their shuffles are not part of this lineage, because Spark runs no
   * job with both streamed and ordinary shuffles: if their blocks are lost, the query fails. The shuffles live as long
@@ -34,18 +33,27 @@ class StreamedPartitionsRDD(
     @transient private val builds: Seq[(Int, Sent)])
     extends RDD[InternalRow](context, Nil) {
 
-  private val sides = builds.map { case (number, sent) => StreamedSide(number.toString, sent.dependency.shuffleId, sent.maps) }
+  private val sides = builds.map { case (number, sent) =>
+    StreamedSide(number.toString, sent.dependency.shuffleId, sent.maps)
+  }
 
   /** Each run may assign rows to other partitions. */
   override protected def getOutputDeterministicLevel: DeterministicLevel.Value = DeterministicLevel.INDETERMINATE
 
-  override protected def getDependencies: Seq[Dependency[_]] = Seq(new FreshBlocks(blocks, () => LoadTables.begin(sparkContext, run)))
+  override protected def getDependencies: Seq[Dependency[_]] =
+    Seq(new FreshBlocks(blocks, () => LoadTables.begin(sparkContext, run)))
 
   override protected def getPartitions: Array[Partition] = firstParent[InternalRow].partitions
 
   override def compute(split: Partition, task: TaskContext): Iterator[InternalRow] = {
     LoadTableLink.ofPartition(run, task)
-    new ReceivedBlocks(firstParent[InternalRow].iterator(split, task), split.index, partitionCount, buckets, sides, new FetchedBlocks(task))
+    new ReceivedBlocks(
+      firstParent[InternalRow].iterator(split, task),
+      split.index,
+      partitionCount,
+      buckets,
+      sides,
+      new FetchedBlocks(task))
   }
 }
 
@@ -84,7 +92,8 @@ private class ReceivedBlocks(
   /** The locations of the build rows of these buckets, as a text like that of [[JoinPartitionsRDD]]. */
   private def places(bucket: Int, wanted: Seq[(Int, Int)]): InternalRow = {
     val found = sides.map { side =>
-      val ranges = if (side.maps == 0) Nil else wanted.map { case (first, last) => BucketRange(first, last, 0, side.maps) }
+      val ranges =
+        if (side.maps == 0) Nil else wanted.map { case (first, last) => BucketRange(first, last, 0, side.maps) }
       side.number -> JArray(fetched.segmentsUnlessLost(side.shuffle, ranges).toList)
     }
     val nothing = JArray(Nil)
@@ -108,12 +117,14 @@ object StreamedPartitionsRDD {
       val row = UnsafeProjection.create(Array[DataType](IntegerType, BinaryType))
       batches.flatMap { batch =>
         val Seq(partition, bucket, block) = (0 until batch.numCols).map(batch.column)
-        (0 until batch.numRows).iterator.map(number => (partition.getInt(number), row(InternalRow(bucket.getInt(number), block.getBinary(number))): InternalRow))
+        (0 until batch.numRows).iterator.map(number =>
+          (partition.getInt(number), row(InternalRow(bucket.getInt(number), block.getBinary(number))): InternalRow))
       }
     }
     val metrics: Map[String, SQLMetric] = SQLShuffleReadMetricsReporter.createShuffleReadMetrics(context)
     val fresh = () => SparkShim.streamed(blocks, partitions, new UnsafeRowSerializer(2), metrics)
     // Spark's reader divides by the number of writers, which must not be zero.
-    if (routed.getNumPartitions == 0) context.emptyRDD else new StreamedPartitionsRDD(context, fresh, partitions, buckets, run, builds)
+    if (routed.getNumPartitions == 0) context.emptyRDD
+    else new StreamedPartitionsRDD(context, fresh, partitions, buckets, run, builds)
   }
 }

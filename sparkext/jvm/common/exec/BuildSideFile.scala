@@ -65,7 +65,8 @@ private object BuildSideFile {
     unordered
   }
 
-  private def opened(file: File): FileChannel = FileChannel.open(file.toPath, JavaSet.of(CREATE_NEW, WRITE), OwnFiles.File)
+  private def opened(file: File): FileChannel =
+    FileChannel.open(file.toPath, JavaSet.of(CREATE_NEW, WRITE), OwnFiles.File)
 
   private val cleaner = Cleaner.create()
 
@@ -75,9 +76,12 @@ private object BuildSideFile {
     * process ends.
     */
   private def folder(context: SparkContext): File = synchronized {
-    folderOfApplication.collect { case (application, folder) if application == context.applicationId => folder }.getOrElse {
+    folderOfApplication.collect {
+      case (application, folder) if application == context.applicationId => folder
+    }.getOrElse {
       folderOfApplication.foreach { case (_, stale) => Utils.deleteRecursively(stale) }
-      val folder = Files.createTempDirectory(Paths.get(Utils.getLocalDir(context.getConf)), "sparkext-", OwnFiles.Folder).toFile
+      val folder =
+        Files.createTempDirectory(Paths.get(Utils.getLocalDir(context.getConf)), "sparkext-", OwnFiles.Folder).toFile
       ShutdownHookManager.registerShutdownDeleteDir(folder)
       folderOfApplication = Some(context.applicationId -> folder)
       folder

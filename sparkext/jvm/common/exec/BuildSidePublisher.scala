@@ -51,7 +51,8 @@ class BuildSidePublisher(
 
   private def write(file: File): (Long, Long, Long) = {
     val sum = new CRC32
-    val stream = new BufferedOutputStream(new CheckedOutputStream(BuildSideFile.created(file), sum), BuildSideFile.BufferBytes)
+    val stream =
+      new BufferedOutputStream(new CheckedOutputStream(BuildSideFile.created(file), sum), BuildSideFile.BufferBytes)
     var rows = 0L
     var bytes = 0L
     val empty = SparkShim.emptyArrowStream(schema, timeZone) // a build side without rows still has columns
@@ -108,7 +109,6 @@ object BuildSidePublisher {
     * class must not be in this package: Kryo may be configured to serialise registered classes only.
     */
   private[sparkext] type ArrowPart = (Long, Array[Array[Byte]])
-
 
   /** Threads that wait for build jobs. Idle threads end. */
   private[sparkext] val threads = Executors.newCachedThreadPool(new ThreadFactory {

@@ -18,5 +18,6 @@ private object OwnFiles {
     folder.resolve(s"$run.${task.taskAttemptId()}.$name")
   }
 
-  private def only(permissions: String) = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(permissions))
+  private def only(permissions: String) =
+    PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(permissions))
 }

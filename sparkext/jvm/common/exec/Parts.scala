@@ -27,13 +27,16 @@ case class Parts(keys: Seq[Int], owner: Int, count: Int) {
       probe.output,
       Parts.by(by, count),
       new UnsafeRowSerializer(probe.output.length),
-      SQLShuffleWriteMetricsReporter.createShuffleWriteMetrics(context))
+      SQLShuffleWriteMetricsReporter.createShuffleWriteMetrics(context)
+    )
     val rows = new ShuffledRowRDD(shuffle, SQLShuffleReadMetricsReporter.createShuffleReadMetrics(context))
     val width = probe.output.length
     rows.mapPartitionsWithIndexInternal { (part, rows) =>
       val none = InternalRow(null)
       val joined = new JoinedRow()
-      Iterator.single[InternalRow](new JoinedRow(InternalRow(part), new GenericInternalRow(width))) ++ rows.map(joined(none, _))
+      Iterator.single[InternalRow](new JoinedRow(InternalRow(part), new GenericInternalRow(width))) ++ rows.map(joined(
+        none,
+        _))
     }
   }
 }

@@ -19,22 +19,23 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
     val lines = joins.indices.map(number => s"Join ${number + 1}: ${described(number)}") ++
       behind.map { case (name, told) => s"${name.capitalize}: $told" }
     s"""
-       |$name
-       |The rows of child 1 (the probe side) stream through all joins in one pass, in Python workers. The other children are
-       |build sides, which are indexed first. Groups are partial: the aggregate above merges them. If a scan is fused, workers
-       |read the files. If its rows or columns are from Spark, the reason is in parentheses.
-       |${lines.mkString("\n")}
-       |Scan: ${inputs.describedProbe}
-       |Rows: ${if (inPlace) "in place" else "copied"}
-       |Run: ${fate.getOrElse("as a pipeline, or by Spark's own joins if a build side does not fit")}
-       |Output [${output.length}]: ${output.mkString("[", ", ", "]")}
-       |""".stripMargin
+      |$name
+      |The rows of child 1 (the probe side) stream through all joins in one pass, in Python workers. The other children are
+      |build sides, which are indexed first. Groups are partial: the aggregate above merges them. If a scan is fused, workers
+      |read the files. If its rows or columns are from Spark, the reason is in parentheses.
+      |${lines.mkString("\n")}
+      |Scan: ${inputs.describedProbe}
+      |Rows: ${if (inPlace) "in place" else "copied"}
+      |Run: ${fate.getOrElse("as a pipeline, or by Spark's own joins if a build side does not fit")}
+      |Output [${output.length}]: ${output.mkString("[", ", ", "]")}
+      |""".stripMargin
   }
 
   /** The details of a pipeline in addition to its joins and scans, by name. */
   private def behind: Seq[(String, String)] = {
     val told = exchange.map("partitioned" -> _.described) ++
-      getTagValue(StreamedExchanges.Declined).map(reason => "partitions" -> s"in waves ($reason)") ++ filter.map("filter" -> _.described) ++ grouping.map("groups" -> _.described) ++
+      getTagValue(StreamedExchanges.Declined).map(reason => "partitions" -> s"in waves ($reason)") ++ filter.map(
+        "filter" -> _.described) ++ grouping.map("groups" -> _.described) ++
       getTagValue(GroupedRows.Declined).map(reason => "groups" -> s"by Spark ($reason)") ++
       top.map("top" -> _.described) ++ getTagValue(TopRows.Declined).map(reason => "top" -> s"by Spark ($reason)") ++
       Option.when(settings.problems.nonEmpty)("options" -> settings.problems.mkString("; "))
@@ -44,6 +45,7 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
   private def described(number: Int): String = {
     val join = joins(number)
     val ahead = if (inputs.mayNotFit(number)) ", built before the join because it may be larger" else ""
-    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2}, at most ${org.apache.spark.util.Utils.bytesToString(join.maxBuildBytes)}$ahead, scan: ${inputs.describedBuild(number)}"
+    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2}, at most ${org.apache.spark.util.Utils.bytesToString(
+        join.maxBuildBytes)}$ahead, scan: ${inputs.describedBuild(number)}"
   }
 }

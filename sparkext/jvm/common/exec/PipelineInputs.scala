@@ -22,7 +22,8 @@ private class PipelineInputs(
   /** How workers materialise the rows of the probe side before any task starts, or the reason why they do not. */
   lazy val probeMade: Either[String, OwnBuild] =
     if (exchange.isDefined) Left(Sent)
-    else if (isWhole) Guarded.either("source")(PipelinedBuild.of(probe)) else Left("not whole groups")
+    else if (isWhole) Guarded.either("source")(PipelinedBuild.of(probe))
+    else Left("not whole groups")
 
   private def isWhole: Boolean = PipelinedBuild.wholeBelow(probe).isDefined
 
@@ -75,7 +76,8 @@ private class PipelineInputs(
       case (Right(scan), _) => // tasks are placed as Spark's own scan places them
         new SplitsRDD(
           context,
-          scan.partitions.map(partition => compact(render(scan.splits(partition))) -> partition.preferredLocations().toSeq))
+          scan.partitions.map(partition =>
+            compact(render(scan.splits(partition))) -> partition.preferredLocations().toSeq))
       case (_, Right(_)) =>
         new SplitsRDD(context, Seq("" -> Nil)) // one task reads all: rows materialised again may be in another order
       case _ => parts.map(_.shuffled(probe)).getOrElse(probe.execute())
@@ -88,7 +90,9 @@ private class PipelineInputs(
 
   private def described(own: Either[String, String], columns: Either[String, ColumnarInput]): String =
     if (own == Left(Sent)) Sent
-    else Redaction.redacted(own.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", identity))
+    else Redaction.redacted(own.fold(
+      reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)",
+      identity))
 }
 
 private object PipelineInputs {

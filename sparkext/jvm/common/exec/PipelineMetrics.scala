@@ -37,7 +37,8 @@ object PipelineMetrics {
     "smallestBudget" -> SQLMetrics.createV2CustomMetric(context, new SmallestBudget),
     "medianBudget" -> SQLMetrics.createV2CustomMetric(context, new MedianBudget),
     "largestBudget" -> SQLMetrics.createV2CustomMetric(context, new LargestBudget),
-    "lowestHeadroom" -> SQLMetrics.createV2CustomMetric(context, new LowestHeadroom))
+    "lowestHeadroom" -> SQLMetrics.createV2CustomMetric(context, new LowestHeadroom)
+  )
 }
 
 /** A metric that summarises the values of all tasks. A task without a value reports 0, which is not a valid value:

@@ -25,7 +25,8 @@ case class PipelinedBuild(
     SentColumns.like(operator.output),
     projection,
     SentColumns.of(columns.map(_.dataType)),
-    maxBytes)
+    maxBytes
+  )
 
   /** The number of joined rows or groups is not known in advance. */
   override def mayExceed(maxBytes: Long): Boolean = true
@@ -35,7 +36,9 @@ case class PipelinedBuild(
 
   private def formula(expression: Expression): Option[PairCondition] =
     if (!Failing.may(expression)) None
-    else Some(PairCondition(expression, expression.references.toSeq.map(column => column -> PipelinedBuild.place(operator)(column))))
+    else Some(PairCondition(
+      expression,
+      expression.references.toSeq.map(column => column -> PipelinedBuild.place(operator)(column))))
 
   override def way: String = "pipelined"
   override def described: String = s"derived by a separate pipeline${if (whole) ", of whole groups" else ""}"
@@ -72,13 +75,19 @@ object PipelinedBuild {
     _ <- JoinStage.check(operator.exchange.isEmpty, "a partitioned join")
     scan <- operator.inputs.probeScan.left.map(reason => s"its probe side: $reason")
     builds = operator.inputs.ownBuilds
-    _ <- builds.zipWithIndex.collectFirst { case (Left(reason), number) => s"its build side ${number + 1}: $reason" }.toLeft(())
+    _ <- builds.zipWithIndex.collectFirst { case (Left(reason), number) =>
+      s"its build side ${number + 1}: $reason"
+    }.toLeft(())
     filter = Failing.inTurn(peeled.filters)
     projection <- projected(operator, filter, peeled.columns)
   } yield PipelinedBuild(operator, scan, builds.flatMap(_.toOption), peeled.whole, filter, peeled.columns, projection)
 
   /** `filters` and `columns` refer to the output of `operator`. */
-  private case class Peeled(operator: PipelinedJoinExec, whole: Boolean, filters: Seq[Expression], columns: Seq[Expression])
+  private case class Peeled(
+      operator: PipelinedJoinExec,
+      whole: Boolean,
+      filters: Seq[Expression],
+      columns: Seq[Expression])
 
   private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
     case pipeline: PipelinedJoinExec => Right(Peeled(pipeline, whole = false, Nil, pipeline.output))
@@ -96,7 +105,8 @@ object PipelinedBuild {
       for {
         below <- peel(child)
         _ <- JoinStage.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
-        _ <- columns.find(!_.deterministic).map(column => s"a column that is not deterministic: ${Wording.of(column)}").toLeft(())
+        _ <- columns.find(!_.deterministic).map(column =>
+          s"a column that is not deterministic: ${Wording.of(column)}").toLeft(())
       } yield below.copy(columns = columns.map(column => over(child, below)(Expressions.unnamed(column))))
     case other => Left(s"not a pipeline: ${other.nodeName}")
   }
@@ -112,7 +122,8 @@ object PipelinedBuild {
       filter: Option[Expression],
       columns: Seq[Expression]): Either[String, JValue] = {
     def written(expression: Expression): Either[String, JValue] =
-      WorkerEvaluator.Arrow.of(expression, place(operator)).left.map(part => s"an expression that only Spark evaluates: $part")
+      WorkerEvaluator.Arrow.of(expression, place(operator)).left.map(part =>
+        s"an expression that only Spark evaluates: $part")
     val places = columns.map {
       case column: Attribute => WorkerExpression.of(column, place(operator)).map(_.json)
       case computed => written(computed)

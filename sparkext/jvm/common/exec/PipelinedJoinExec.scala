@@ -12,8 +12,15 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression, UnsafeProjection}
 import org.apache.spark.sql.catalyst.plans.QueryPlan
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OneRowRelation}
-import org.apache.spark.sql.catalyst.plans.physical.{CoalescedHashPartitioning, HashPartitioning, Partitioning, PartitioningCollection, RangePartitioning, UnknownPartitioning}
-import org.apache.spark.sql.execution.{SparkPlan, SQLExecution}
+import org.apache.spark.sql.catalyst.plans.physical.{
+  CoalescedHashPartitioning,
+  HashPartitioning,
+  Partitioning,
+  PartitioningCollection,
+  RangePartitioning,
+  UnknownPartitioning
+}
+import org.apache.spark.sql.execution.{SQLExecution, SparkPlan}
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec
 import org.apache.spark.sql.execution.metric.SQLMetrics
 import org.apache.spark.sql.types.ByteType
@@ -75,7 +82,8 @@ case class PipelinedJoinExec(
         asBuild = false,
         grouping = grouping.map(_.copy(formulas = Nil, output = Nil, described = "", partial = null)),
         top = top.map(_.copy(described = "")),
-        otherwise = PipelinedJoinExec.Canonical)
+        otherwise = PipelinedJoinExec.Canonical
+      )
     case other => other
   }
 
@@ -84,7 +92,8 @@ case class PipelinedJoinExec(
     case _ if parts.isDefined => UnknownPartitioning(parts.get.count)
     case _ if exchange.isDefined => exchange.get.partitioning(output)
     case partitioning if grouping.exists(_.isExpanded) => UnknownPartitioning(partitioning.numPartitions)
-    case partitioning: Expression if partitioning.references.subsetOf(outputSet) && !reachesBuilds(partitioning) => partitioning
+    case partitioning: Expression if partitioning.references.subsetOf(outputSet) && !reachesBuilds(partitioning) =>
+      partitioning
     case partitioning => UnknownPartitioning(partitioning.numPartitions)
   }
 
@@ -95,7 +104,8 @@ case class PipelinedJoinExec(
     */
   private def reachesBuilds(partitioning: Expression): Boolean =
     builds.exists(_.exists(_.isInstanceOf[BatchScanExec])) && partitioning.exists {
-      case _: HashPartitioning | _: CoalescedHashPartitioning | _: RangePartitioning | _: PartitioningCollection => false
+      case _: HashPartitioning | _: CoalescedHashPartitioning | _: RangePartitioning | _: PartitioningCollection =>
+        false
       case other => other.isInstanceOf[Partitioning]
     }
 
@@ -110,7 +120,12 @@ case class PipelinedJoinExec(
     val probeSide = new SentSide(probe, probeKeys(by), by.buckets, by.keepsProbe, "probe side of partitioned joins")
     by.streamed.fold(Seq(PipelinedJoinExec.Source -> probeSide))(_ => Nil) ++ by.builds.map { number =>
       val described = s"build side of the partitioned join on ${joins(number).label}"
-      number -> new SentSide(builds(number), keysOf(number, _.build), by.buckets, joins(number).kind == "full", described)
+      number -> new SentSide(
+        builds(number),
+        keysOf(number, _.build),
+        by.buckets,
+        joins(number).kind == "full",
+        described)
     }
   }.toMap
 
@@ -125,7 +140,8 @@ case class PipelinedJoinExec(
   @transient private lazy val publications: Publications = new Publications(
     session,
     inputs.ownBuilds.zipWithIndex.collect {
-      case (Left(_), number) if !inputs.isSent(number) => number -> new BuildSidePublisher(
+      case (Left(_), number) if !inputs.isSent(number) =>
+        number -> new BuildSidePublisher(
           sparkContext,
           builds(number),
           inputs.buildColumns(number).toOption,
@@ -133,10 +149,13 @@ case class PipelinedJoinExec(
           joins(number).label,
           joins(number).maxBuildBytes,
           conf.sessionLocalTimeZone,
-          ordered = joins(number).asOf.isDefined)
+          ordered = joins(number).asOf.isDefined
+        )
       case (Right(_), number) if inputs.mayNotFit(number) =>
         number -> builtAhead(number, s"build side of the join on ${joins(number).label}")
-    }.toMap ++ sentSides ++ madeSource.map(_ => PipelinedJoinExec.Source -> builtAhead(PipelinedJoinExec.Source, "rows that workers derive")))
+    }.toMap ++ sentSides ++ madeSource.map(_ =>
+      PipelinedJoinExec.Source -> builtAhead(PipelinedJoinExec.Source, "rows that workers derive"))
+  )
 
   /** The work order for the rows of the probe side, if workers materialise them. */
   private def madeSource: Option[JValue] = inputs.probeMade.toOption.map(_.order(settings.maxBuildBytes))
@@ -152,7 +171,8 @@ case class PipelinedJoinExec(
       number,
       inputs.ownBuilds.zip(joins).map { case (build, join) => build.fold(_ => JNull, _.order(join.maxBuildBytes)) },
       madeSource,
-      tasksSharing)
+      tasksSharing
+    )
     new AheadBuilder(
       sparkContext,
       inPython(command, Nil),
@@ -194,7 +214,8 @@ case class PipelinedJoinExec(
     filter.flatMap(_.formula),
     grouping.map(_.formulas).getOrElse(Nil),
     builds = inputs.ownBuilds.map(_.toOption.flatMap(_.formulas)),
-    source = inputs.probeMade.toOption.flatMap(_.formulas))
+    source = inputs.probeMade.toOption.flatMap(_.formulas)
+  )
 
   private def inPython(command: Array[Byte], sides: Seq[PublishedBuildSide]): ChainedPythonFunctions =
     WorkerPython.found match {
@@ -269,12 +290,14 @@ case class PipelinedJoinExec(
       },
       reports.run,
       tasksSharing,
-      exchange.map(by => WorkOrder.arriving(
-        SentColumns.like(probe.output),
-        by.builds.map(number => number -> sent(number).schema).toMap,
-        ownsBuild,
-        routed.map(_.told))),
-      leaving)
+      exchange.map(by =>
+        WorkOrder.arriving(
+          SentColumns.like(probe.output),
+          by.builds.map(number => number -> sent(number).schema).toMap,
+          ownsBuild,
+          routed.map(_.told))),
+      leaving
+    )
     val run = PythonRun(
       inPython(command, sides.values.toSeq),
       inputs.sentProbe,
@@ -283,8 +306,10 @@ case class PipelinedJoinExec(
       SparkShim.pythonRunnerConf(conf),
       PipelineMetrics.forRunner(metrics),
       SparkShim.artifacts,
-      formulas)
-    val most = if (routed.isDefined) 1 else math.min(settings.morselRows, Int.MaxValue).toInt // each block is sent at once
+      formulas
+    )
+    val most =
+      if (routed.isDefined) 1 else math.min(settings.morselRows, Int.MaxValue).toInt // each block is sent at once
     inputs.probeColumns match {
       case Right(input) if way.forall(_.maps.isEmpty) =>
         input.execute().mapPartitionsWithIndexInternal { (partition, parts) =>
@@ -293,7 +318,8 @@ case class PipelinedJoinExec(
           run.onColumns(parts.next(), partition)
         }
       case _ =>
-        val arriving = exchange.map(by => routed.map(streamed(by, _, log)).getOrElse(partitions(by, log))).getOrElse(inputs.probeRows)
+        val arriving = exchange.map(by => routed.map(streamed(by, _, log)).getOrElse(partitions(by, log))).getOrElse(
+          inputs.probeRows)
         val tasks = way.flatMap(_.maps).map(arriving.coalesce(_)).getOrElse(arriving)
         tasks.mapPartitionsWithIndexInternal { (partition, rows) =>
           val task = TaskContext.get()
@@ -338,7 +364,12 @@ case class PipelinedJoinExec(
     metrics("partitions").set(partitions)
     postToDriver(Seq("partitions"))
     val rows = new OutgoingRows(probeKeys(by), by.buckets, by.keepsProbe, SentColumns.like(probe.output), routed)
-    StreamedPartitionsRDD.of(SentSide.leaving(probe, rows), partitions, by.buckets, routed.run, by.builds.map(number => number -> sent(number)))
+    StreamedPartitionsRDD.of(
+      SentSide.leaving(probe, rows),
+      partitions,
+      by.buckets,
+      routed.run,
+      by.builds.map(number => number -> sent(number)))
   }
 
   /** Whether the join emits pairs only, which the units of a join matrix find independently of each other. */
@@ -347,7 +378,11 @@ case class PipelinedJoinExec(
   private def needsBuild(by: Exchange): Boolean =
     by.builds.map(joins(_).kind).exists(kind => kind == "inner" || kind == "semi")
 
-  private def askBalancer(by: Exchange, probeSide: Sent, paired: Seq[(Sent, Boolean)], before: Option[PartitionRuns]): JoinPartitions = {
+  private def askBalancer(
+      by: Exchange,
+      probeSide: Sent,
+      paired: Seq[(Sent, Boolean)],
+      before: Option[PartitionRuns]): JoinPartitions = {
     val buildSides = paired.map(_._1)
     val command = WorkOrder.plan(
       probeSide,
@@ -357,9 +392,11 @@ case class PipelinedJoinExec(
       needsProbe = !ownsBuild,
       needsBuild = needsBuild(by),
       mostShares = if (by.clusters.isEmpty) math.max(1, probeSide.maps) else 1,
-      mostBuildShares = if (by.keyed) None else Some(if (mayDivideBuild(by) || ownsBuild) math.max(1, buildSides.head.maps) else 1),
+      mostBuildShares =
+        if (by.keyed) None else Some(if (mayDivideBuild(by) || ownsBuild) math.max(1, buildSides.head.maps) else 1),
       settings.forWorkers,
-      WorkerAnswers.Answer)
+      WorkerAnswers.Answer
+    )
     val answers = WorkerAnswers.of(
       sparkContext,
       inPython(command, Nil),
@@ -401,7 +438,9 @@ case class PipelinedJoinExec(
 
   /** Plans are described also when a query only runs, so a failure here must not fail the query. */
   private def described(name: String)(text: PipelineDescription => String): String =
-    Guarded("description")(text(new PipelineDescription(this, inputs, fate))).fold(reason => s"$name ($reason)", identity)
+    Guarded("description")(text(new PipelineDescription(this, inputs, fate))).fold(
+      reason => s"$name ($reason)",
+      identity)
 
   override def verboseStringWithOperatorId(): String = described(s"\n$formattedNodeName\n")(_.inFull(formattedNodeName))
 

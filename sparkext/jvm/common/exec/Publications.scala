@@ -20,14 +20,16 @@ class Publications(session: SparkSession, preparations: Map[Int, BuildSidePrepar
   private val failed = new CompletableFuture[Option[PublishedBuildSide]]
   private val released = new AtomicBoolean
 
-  private val published: Map[Int, CompletableFuture[Option[PublishedBuildSide]]] = preparations.map { case (number, preparation) =>
-    number -> SparkShim.inThread(session, BuildSidePublisher.threads)(preparation.prepare()).whenComplete { (_, failure) =>
-      if (failure != null && firstFailure.compareAndSet(null, number -> failure)) {
-        preparations.values.foreach(_.cancel())
-        failed.completeExceptionally(failure)
+  private val published: Map[Int, CompletableFuture[Option[PublishedBuildSide]]] =
+    preparations.map { case (number, preparation) =>
+      number -> SparkShim.inThread(session, BuildSidePublisher.threads)(preparation.prepare()).whenComplete {
+        (_, failure) =>
+          if (failure != null && firstFailure.compareAndSet(null, number -> failure)) {
+            preparations.values.foreach(_.cancel())
+            failed.completeExceptionally(failure)
+          }
       }
     }
-  }
 
   /** All build sides, once they are published. Left if one is too large: then all are released. */
   def awaited(): Either[TooLarge, Map[Int, PublishedBuildSide]] =
@@ -50,7 +52,9 @@ class Publications(session: SparkSession, preparations: Map[Int, BuildSidePrepar
     case tooLarge: BuildSideTooLargeException =>
       release()
       val others = published.filter { case (_, side) => side.isDone && !side.isCompletedExceptionally }
-      TooLarge(tooLarge.getMessage, others.flatMap { case (other, side) => side.get().map(other -> _.bytes) } + (number -> tooLarge.bytes))
+      TooLarge(
+        tooLarge.getMessage,
+        others.flatMap { case (other, side) => side.get().map(other -> _.bytes) } + (number -> tooLarge.bytes))
     case other => throw other
   }
 

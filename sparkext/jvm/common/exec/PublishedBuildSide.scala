@@ -10,7 +10,12 @@ import org.apache.spark.broadcast.Broadcast
   * `crc`: the CRC-32 of the file. Spark checks the data that it sends, but not the copies on the nodes' disks. `file`:
   * removes the file.
   */
-case class PublishedBuildSide(broadcast: Broadcast[PythonBroadcast], rows: Long, bytes: Long, crc: Long, file: Cleaner.Cleanable) {
+case class PublishedBuildSide(
+    broadcast: Broadcast[PythonBroadcast],
+    rows: Long,
+    bytes: Long,
+    crc: Long,
+    file: Cleaner.Cleanable) {
 
   /** To be called once, and only if no task has received the build side. */
   def release(): Unit = {

@@ -11,7 +11,7 @@ import org.apache.spark.api.python.PythonException
 import org.apache.spark.sql.catalyst.expressions.{EvalMode, Literal}
 import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap, ColumnVector}
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap}
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -60,7 +60,8 @@ class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType, form
   private def translated[T](step: => T): T =
     try step
     catch {
-      case failure: PythonException => throw PythonBatches.ofBlocks(failure).getOrElse(PythonBatches.sparks(failure, formulas))
+      case failure: PythonException =>
+        throw PythonBatches.ofBlocks(failure).getOrElse(PythonBatches.sparks(failure, formulas))
     }
 }
 
@@ -72,7 +73,8 @@ object PythonBatches {
   /** The messages of Python's `ConditionError`: the path of the build side, the name of the expression, and the values
     * of its columns.
     */
-  private val Failed: Regex = """ConditionError: ((?:build side \d+: )*)(.*) (?:fails on (\{.*\})|overflows in a group)""".r
+  private val Failed: Regex =
+    """ConditionError: ((?:build side \d+: )*)(.*) (?:fails on (\{.*\})|overflows in a group)""".r
   private val Number: Regex = """\d+""".r
   private val OfJoin: Regex = """the condition of join (\d+)""".r
   private val OfGroups: Regex = """expression (\d+) of the groups""".r
@@ -93,7 +95,8 @@ object PythonBatches {
     Unreadable.findFirstMatchIn(message).map { told =>
       val path = told.group(1)
       // With Spark's stack frames for Python, PySpark 4.1 would show users this cause instead of the error.
-      failure.setStackTrace(failure.getStackTrace.filterNot(_.getClassName.startsWith("org.apache.spark.sql.execution.python")))
+      failure.setStackTrace(
+        failure.getStackTrace.filterNot(_.getClassName.startsWith("org.apache.spark.sql.execution.python")))
       if (told.group(2) == null) QueryExecutionErrors.cannotReadFilesError(failure, path)
       else QueryExecutionErrors.fileNotExistError(path, failure)
     }.orElse {
@@ -132,14 +135,15 @@ object PythonBatches {
   }
 
   /** The same values, read from their buffers: Arrow's own accessors check bounds and nulls for every value. */
-  private[sparkext] def quick(column: ArrowColumnVector): ColumnVector = (column.dataType, column.getValueVector) match {
-    case (decimal: DecimalType, vector: DecimalVector) if decimal.precision <= Decimal.MAX_LONG_DIGITS =>
-      new ShortDecimals(column, vector)
-    case (_: DecimalType, vector: DecimalVector) => new LongDecimals(column, vector)
-    case (_: StringType, vector: VarCharVector) => new Texts(column, vector)
-    case (dataType, vector: BaseFixedWidthVector) if isPlain(dataType) => new FixedWidth(column, vector)
-    case _ => column
-  }
+  private[sparkext] def quick(column: ArrowColumnVector): ColumnVector =
+    (column.dataType, column.getValueVector) match {
+      case (decimal: DecimalType, vector: DecimalVector) if decimal.precision <= Decimal.MAX_LONG_DIGITS =>
+        new ShortDecimals(column, vector)
+      case (_: DecimalType, vector: DecimalVector) => new LongDecimals(column, vector)
+      case (_: StringType, vector: VarCharVector) => new Texts(column, vector)
+      case (dataType, vector: BaseFixedWidthVector) if isPlain(dataType) => new FixedWidth(column, vector)
+      case _ => column
+    }
 
   private def isPlain(dataType: DataType): Boolean = dataType match {
     case _: IntegralType | FloatType | DoubleType | DateType | TimestampType | TimestampNTZType => true
@@ -148,7 +152,8 @@ object PythonBatches {
 }
 
 /** An Arrow column that is read by the addresses of its buffers, which are valid as long as its batch. */
-private abstract class DirectColumn(column: ArrowColumnVector, vector: FieldVector) extends ColumnVector(column.dataType) {
+private abstract class DirectColumn(column: ArrowColumnVector, vector: FieldVector)
+    extends ColumnVector(column.dataType) {
   private val validity = vector.getValidityBuffer.memoryAddress
   private val someNull = vector.getNullCount > 0
 
@@ -174,7 +179,8 @@ private abstract class DirectColumn(column: ArrowColumnVector, vector: FieldVect
 }
 
 /** Numbers, dates and timestamps. */
-private final class FixedWidth(column: ArrowColumnVector, vector: BaseFixedWidthVector) extends DirectColumn(column, vector) {
+private final class FixedWidth(column: ArrowColumnVector, vector: BaseFixedWidthVector)
+    extends DirectColumn(column, vector) {
   private val values = vector.getDataBuffer.memoryAddress
 
   override def getByte(row: Int): Byte = Platform.getByte(null, values + row)
@@ -201,7 +207,8 @@ private final class Texts(column: ArrowColumnVector, vector: VarCharVector) exte
 /** Decimals of up to 18 digits. The lower half of Arrow's 16 bytes holds the whole value, so no `BigDecimal` is created
   * for it.
   */
-private final class ShortDecimals(column: ArrowColumnVector, vector: DecimalVector) extends DirectColumn(column, vector) {
+private final class ShortDecimals(column: ArrowColumnVector, vector: DecimalVector)
+    extends DirectColumn(column, vector) {
   private val values = vector.getDataBuffer.memoryAddress
 
   override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
@@ -212,7 +219,8 @@ private final class ShortDecimals(column: ArrowColumnVector, vector: DecimalVect
 /** Decimals of more than 18 digits. Most values, sums above all, have few digits. Only the other values are read from
   * all 16 bytes, as `BigDecimal`s.
   */
-private final class LongDecimals(column: ArrowColumnVector, vector: DecimalVector) extends DirectColumn(column, vector) {
+private final class LongDecimals(column: ArrowColumnVector, vector: DecimalVector)
+    extends DirectColumn(column, vector) {
   private val values = vector.getDataBuffer.memoryAddress
 
   override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
@@ -220,7 +228,8 @@ private final class LongDecimals(column: ArrowColumnVector, vector: DecimalVecto
     else {
       val at = values + row.toLong * DecimalVector.TYPE_WIDTH
       val (low, high) = (Platform.getLong(null, at), Platform.getLong(null, at + java.lang.Long.BYTES))
-      if (high == low >> 63 && low >= -LongDecimals.MostCompact && low <= LongDecimals.MostCompact) Decimal.createUnsafe(low, precision, scale)
+      if (high == low >> 63 && low >= -LongDecimals.MostCompact && low <= LongDecimals.MostCompact)
+        Decimal.createUnsafe(low, precision, scale)
       else column.getDecimal(row, precision, scale)
     }
 }

@@ -3,7 +3,7 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{SpecializedGettersReader, UnsafeProjection}
 import org.apache.spark.sql.types.{DataType, Decimal}
-import org.apache.spark.sql.vectorized.{ColumnarArray, ColumnarBatch, ColumnarMap, ColumnarRow, ColumnVector}
+import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap, ColumnarRow}
 import org.apache.spark.unsafe.types.{CalendarInterval, UTF8String, VariantVal}
 
 /** A row of a batch, read from the batch's columns without a copy. It is valid until the next row is requested;
@@ -12,7 +12,8 @@ import org.apache.spark.unsafe.types.{CalendarInterval, UTF8String, VariantVal}
   * Spark's own class for such rows, `ColumnarBatchRow`, reads a null as a number if the value is requested by type, and
   * does not support all types.
   */
-private[sparkext] final class RowInPlace(columns: Array[ColumnVector], copied: UnsafeProjection) extends VersionedRow(columns) {
+private[sparkext] final class RowInPlace(columns: Array[ColumnVector], copied: UnsafeProjection)
+    extends VersionedRow(columns) {
   def at(number: Int): RowInPlace = {
     row = number
     this
@@ -27,7 +28,8 @@ private[sparkext] final class RowInPlace(columns: Array[ColumnVector], copied: U
   override def getLong(column: Int): Long = columns(column).getLong(row)
   override def getFloat(column: Int): Float = columns(column).getFloat(row)
   override def getDouble(column: Int): Double = columns(column).getDouble(row)
-  override def getDecimal(column: Int, precision: Int, scale: Int): Decimal = columns(column).getDecimal(row, precision, scale)
+  override def getDecimal(column: Int, precision: Int, scale: Int): Decimal =
+    columns(column).getDecimal(row, precision, scale)
   override def getUTF8String(column: Int): UTF8String = columns(column).getUTF8String(row)
   override def getBinary(column: Int): Array[Byte] = columns(column).getBinary(row)
   override def getInterval(column: Int): CalendarInterval = columns(column).getInterval(row)
@@ -35,11 +37,13 @@ private[sparkext] final class RowInPlace(columns: Array[ColumnVector], copied: U
   override def getStruct(column: Int, fields: Int): ColumnarRow = columns(column).getStruct(row)
   override def getArray(column: Int): ColumnarArray = columns(column).getArray(row)
   override def getMap(column: Int): ColumnarMap = columns(column).getMap(row)
-  override def get(column: Int, dataType: DataType): AnyRef = SpecializedGettersReader.read(this, column, dataType, true, true)
+  override def get(column: Int, dataType: DataType): AnyRef =
+    SpecializedGettersReader.read(this, column, dataType, true, true)
 
   override def copy(): InternalRow = copied(this).copy()
   override def setNullAt(column: Int): Unit = throw new UnsupportedOperationException("rows of a batch do not change")
-  override def update(column: Int, value: Any): Unit = throw new UnsupportedOperationException("rows of a batch do not change")
+  override def update(column: Int, value: Any): Unit =
+    throw new UnsupportedOperationException("rows of a batch do not change")
 }
 
 /** Iterates over the rows of batches. All rows of a batch are the same object.
@@ -47,7 +51,8 @@ private[sparkext] final class RowInPlace(columns: Array[ColumnVector], copied: U
   * Scala's own iterators would create an object for every row number. That would take as long as all other work of the
   * JVM for a row that nobody reads.
   */
-private[sparkext] final class RowsOfBatches(batches: Iterator[ColumnarBatch], copied: UnsafeProjection) extends Iterator[InternalRow] {
+private[sparkext] final class RowsOfBatches(batches: Iterator[ColumnarBatch], copied: UnsafeProjection)
+    extends Iterator[InternalRow] {
   private var row: RowInPlace = _
   private var position = 0
   private var count = 0

@@ -6,8 +6,20 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, Partitioning, SinglePartition, UnknownPartitioning}
-import org.apache.spark.sql.execution.{LeafExecNode, RDDScanExec, ShuffledRowRDD, SortExec, SparkPlan, UnsafeRowSerializer}
+import org.apache.spark.sql.catalyst.plans.physical.{
+  HashPartitioning,
+  Partitioning,
+  SinglePartition,
+  UnknownPartitioning
+}
+import org.apache.spark.sql.execution.{
+  LeafExecNode,
+  RDDScanExec,
+  ShuffledRowRDD,
+  SortExec,
+  SparkPlan,
+  UnsafeRowSerializer
+}
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLShuffleReadMetricsReporter, SQLShuffleWriteMetricsReporter}
@@ -56,7 +68,9 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
   private val inOne = partitioning.numPartitions == 1
 
   val plan: SparkPlan =
-    SparkShim.executed(operator.session, RuntimeFallback.over(operator, sizes, Some(home).filter(_ => atHome && !inOne)))
+    SparkShim.executed(
+      operator.session,
+      RuntimeFallback.over(operator, sizes, Some(home).filter(_ => atHome && !inOne)))
 
   def execute(): RDD[InternalRow] = {
     val joined =
@@ -65,7 +79,8 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
       else plan.execute()
     val found = operator.grouping.map(grouped(_, joined)).getOrElse(joined)
     val rows = partitioning match {
-      case partitions: PartitioningByIndex => fetchedTo(HashPartitioning(partitions.keys, operator.conf.numShufflePartitions), found, operator.output)
+      case partitions: PartitioningByIndex =>
+        fetchedTo(HashPartitioning(partitions.keys, operator.conf.numShufflePartitions), found, operator.output)
       case _ => found
     }
     val count = operator.longMetric("numOutputRows")
@@ -100,12 +115,14 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
       numbered,
       new PartitionIdPassthrough(partitioning.numPartitions),
       serializer(columns),
-      shuffleWriterProcessor = ShuffleExchangeExec.createShuffleWriteProcessor(metrics))
+      shuffleWriterProcessor = ShuffleExchangeExec.createShuffleWriteProcessor(metrics)
+    )
   }
 
   private def serializer(columns: Seq[Attribute]): UnsafeRowSerializer = new UnsafeRowSerializer(columns.length)
 
-  private def shuffled(by: Map[String, SQLMetric] => ShuffleDependency[Int, InternalRow, InternalRow]): RDD[InternalRow] = {
+  private def shuffled(by: Map[String, SQLMetric] => ShuffleDependency[Int, InternalRow, InternalRow])
+      : RDD[InternalRow] = {
     val context = operator.session.sparkContext
     val written = SQLShuffleWriteMetricsReporter.createShuffleWriteMetrics(context)
     new ShuffledRowRDD(by(written), SQLShuffleReadMetricsReporter.createShuffleReadMetrics(context))
@@ -139,7 +156,8 @@ object RuntimeFallback {
     // Some filters are also applied above the operator. Here they may be pushed down, as Spark does, up to the first
     // one that may fail.
     val pushed = chain.filters.reverse.map(chain.atSources).takeWhile(!Failing.may(_))
-    val filtered = (filters.map(chain.atSources) ++ pushed).distinct.reduceOption(And).map(Filter(_, all)).getOrElse(all)
+    val filtered =
+      (filters.map(chain.atSources) ++ pushed).distinct.reduceOption(And).map(Filter(_, all)).getOrElse(all)
     Project(wanted.map(column => renamed(chain.source(column), column)), filtered)
   }
 
@@ -161,7 +179,8 @@ object RuntimeFallback {
 
   /** The plan with one more column of the probe side, passed through all projections. */
   private def kept(plan: LogicalPlan, column: Attribute): LogicalPlan = plan match {
-    case Project(columns, child) => Project(columns :+ column, if (child.output.contains(column)) child else kept(child, column))
+    case Project(columns, child) =>
+      Project(columns :+ column, if (child.output.contains(column)) child else kept(child, column))
     case Filter(condition, child) => Filter(condition, kept(child, column))
     case other => throw new IllegalStateException(s"no columns chosen: $other")
   }
@@ -170,7 +189,12 @@ object RuntimeFallback {
   private class Stage(chain: JoinChain, stage: JoinStage, planned: PlannedJoin, sources: Seq[Seq[Attribute]]) {
     def join(probe: LogicalPlan, build: SourceRows): LogicalPlan = stage.asOf match {
       case Some(near) => asOf(near, planned.asOf.get, probe, build)
-      case None => Join(probe, build, joinType, (keys(build) ++ guard ++ ranges(build) ++ conditions).reduceOption(And), JoinHint.NONE)
+      case None => Join(
+          probe,
+          build,
+          joinType,
+          (keys(build) ++ guard ++ ranges(build) ++ conditions).reduceOption(And),
+          JoinHint.NONE)
     }
 
     private def joinType: JoinType = stage.kind match {
@@ -192,15 +216,16 @@ object RuntimeFallback {
       */
     private def guard: Option[Expression] = stage.guard.map(chain.atSources)
 
-    private def ranges(build: SourceRows): Seq[Expression] = stage.ranges.zip(planned.ranges).map { case (range, place) =>
-      val (one, other) = (probed(range.probe, place.probe), indexed(range.build, build.output(place.build)))
-      range.operator match {
-        case "<" => LessThan(one, other)
-        case "<=" => LessThanOrEqual(one, other)
-        case ">" => GreaterThan(one, other)
-        case ">=" => GreaterThanOrEqual(one, other)
+    private def ranges(build: SourceRows): Seq[Expression] =
+      stage.ranges.zip(planned.ranges).map { case (range, place) =>
+        val (one, other) = (probed(range.probe, place.probe), indexed(range.build, build.output(place.build)))
+        range.operator match {
+          case "<" => LessThan(one, other)
+          case "<=" => LessThanOrEqual(one, other)
+          case ">" => GreaterThan(one, other)
+          case ">=" => GreaterThanOrEqual(one, other)
+        }
       }
-    }
 
     private def conditions: Seq[Expression] = stage.conditions.map(chain.atSources)
 
@@ -224,15 +249,20 @@ object RuntimeFallback {
         // If equal values are excluded, so is the end of the interval.
         near.tolerance.map(units => distance(if (near.exact) units else units + 1, value.dataType)),
         near.exact,
-        AsOfJoinDirection(near.direction))
+        AsOfJoinDirection(near.direction)
+      )
     }
 
     private def distance(units: Long, dataType: DataType): Literal = dataType match {
       case DateType =>
-        Literal.create(java.time.Duration.ofDays(units), DayTimeIntervalType(DayTimeIntervalType.DAY, DayTimeIntervalType.DAY))
+        Literal.create(
+          java.time.Duration.ofDays(units),
+          DayTimeIntervalType(DayTimeIntervalType.DAY, DayTimeIntervalType.DAY))
       case TimestampType | TimestampNTZType => Literal(units, DayTimeIntervalType())
       case decimal: DecimalType =>
-        Literal(Decimal(BigDecimal(BigInt(units), decimal.scale)), DecimalType(Decimal.MAX_LONG_DIGITS + 1, decimal.scale))
+        Literal(
+          Decimal(BigDecimal(BigInt(units), decimal.scale)),
+          DecimalType(Decimal.MAX_LONG_DIGITS + 1, decimal.scale))
       case _ => Literal(units)
     }
   }

@@ -15,10 +15,12 @@ class SplitsRDD(context: SparkContext, @transient private val told: Seq[(String,
     new SplitsPartition(number, text, locations)
   }.toArray
 
-  override protected def getPreferredLocations(split: Partition): Seq[String] = split.asInstanceOf[SplitsPartition].locations
+  override protected def getPreferredLocations(split: Partition): Seq[String] =
+    split.asInstanceOf[SplitsPartition].locations
 
   override def compute(split: Partition, task: TaskContext): Iterator[InternalRow] =
     Iterator.single(InternalRow(UTF8String.fromString(split.asInstanceOf[SplitsPartition].text)))
 }
 
-private class SplitsPartition(override val index: Int, val text: String, @transient val locations: Seq[String]) extends Partition
+private class SplitsPartition(override val index: Int, val text: String, @transient val locations: Seq[String])
+    extends Partition

@@ -15,8 +15,9 @@ class UnorderedRDD[T: ClassTag](ordered: RDD[T]) extends RDD[T](ordered) {
 
   override def compute(split: Partition, task: TaskContext): Iterator[T] = firstParent[T].iterator(split, task)
 
-  override protected def getOutputDeterministicLevel: DeterministicLevel.Value = firstParent[T].outputDeterministicLevel match {
-    case DeterministicLevel.DETERMINATE => DeterministicLevel.UNORDERED
-    case other => other
-  }
+  override protected def getOutputDeterministicLevel: DeterministicLevel.Value =
+    firstParent[T].outputDeterministicLevel match {
+      case DeterministicLevel.DETERMINATE => DeterministicLevel.UNORDERED
+      case other => other
+    }
 }

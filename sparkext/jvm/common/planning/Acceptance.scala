@@ -22,7 +22,8 @@ object Acceptance {
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
     val size = Estimates.bytes(stage.build).toLong
     if (stage.full && stage.keys.isEmpty && !Exchange.wants(stage, settings)) {
-      Left(s"a full outer join without an equality has to be partitioned, which is not possible: ${Exchange.refused(stage, settings)}")
+      Left(
+        s"a full outer join without an equality has to be partitioned, which is not possible: ${Exchange.refused(stage, settings)}")
     } else if (stage.asOf.isDefined || settings.force) Right(()) // PlanAsOfJoins has already accepted as-of joins
     else if (stage.foreignHint.isDefined) Left(s"a hint in the query requests Spark's ${stage.foreignHint.get}")
     else if (stage.hint.isEmpty && settings.hintedOnly.isDefined) Left(settings.hintedOnly.get)
@@ -42,10 +43,15 @@ object Acceptance {
     * estimates, and so are as-of joins: Spark compares each of their rows with all rows that have an equal key.
     * `build`: set if the chain derives a build side of another pipeline.
     */
-  def chain(chain: JoinChain, grouping: Option[Groups], build: Option[LogicalPlan], settings: Settings): Either[String, Unit] = {
+  def chain(
+      chain: JoinChain,
+      grouping: Option[Groups],
+      build: Option[LogicalPlan],
+      settings: Settings): Either[String, Unit] = {
     lazy val costs = new Costs(chain, grouping, settings)
     if (settings.hintedOnly.isDefined && chain.stages.isEmpty) Left(settings.hintedOnly.get)
-    else if (settings.force || settings.hintedOnly.isDefined || chain.stages.exists(stage => stage.hint.isDefined || stage.asOf.isDefined)) Right(())
+    else if (settings.force || settings.hintedOnly.isDefined || chain.stages.exists(stage =>
+        stage.hint.isDefined || stage.asOf.isDefined)) Right(())
     else if (chain.stages.forall(stage => stage.keys.nonEmpty && Costs.isBroadcast(stage.build)) && !costs.fused) {
       Left("Spark broadcasts all of its build sides, and a pipeline would have to send the rows to Python")
     } else if (isPrunedAtRunTime(chain.probe)) {

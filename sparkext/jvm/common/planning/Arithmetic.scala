@@ -17,5 +17,6 @@ object Arithmetic {
   def minus(one: Expression, other: Expression, mode: EvalMode.Value): Subtract =
     Subtract(one, other, SparkShim.arithmetic(mode))
 
-  private def mode(operation: Product): Option[EvalMode.Value] = operation.productIterator.flatMap(SparkShim.evalMode).nextOption()
+  private def mode(operation: Product): Option[EvalMode.Value] =
+    operation.productIterator.flatMap(SparkShim.evalMode).nextOption()
 }

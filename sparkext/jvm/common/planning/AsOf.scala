@@ -65,7 +65,8 @@ case class PipelinedAsOf(
     None,
     None,
     hint,
-    foreignHint = None)
+    foreignHint = None
+  )
 
   override protected def withNewChildrenInternal(newLeft: LogicalPlan, newRight: LogicalPlan): PipelinedAsOf =
     copy(left = newLeft, right = newRight)(original)
@@ -94,19 +95,21 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     val settings = new Settings(SQLConf.get)
     lazy val below = (plan +: plan.subqueriesAll).flatMap(FileFunctions.joinsBelow)
     if (settings.mode == "off" && settings.unreadableMode.isEmpty) plan
-    else plan.transformDownWithSubqueries { case join: AsOfJoin if !RuntimeFallback.runs(join) =>
-      settings.unreadableMode.toLeft(()).flatMap(_ => Guarded.either("nearness") {
-        check(!below.exists(_ eq join), FileFunctions.Reason).flatMap(_ => planned(join, settings))
-      }.left.map(settings.explained)) match {
-        case Right(ours) => ours
-        case Left(why) =>
-          val reason = Redaction.redacted(why)
-          if (settings.force || settings.mode != "hint" || isHinted(join)) {
-            join.setTagValue(Guarded.Declined, reason)
-            if (settings.explainFallback) logWarning(s"Spark's own as-of join runs instead of a pipeline: $reason")
-          }
-          join
-      }
+    else plan.transformDownWithSubqueries {
+      case join: AsOfJoin if !RuntimeFallback.runs(join) =>
+        settings.unreadableMode.toLeft(()).flatMap(_ =>
+          Guarded.either("nearness") {
+            check(!below.exists(_ eq join), FileFunctions.Reason).flatMap(_ => planned(join, settings))
+          }.left.map(settings.explained)) match {
+          case Right(ours) => ours
+          case Left(why) =>
+            val reason = Redaction.redacted(why)
+            if (settings.force || settings.mode != "hint" || isHinted(join)) {
+              join.setTagValue(Guarded.Declined, reason)
+              if (settings.explainFallback) logWarning(s"Spark's own as-of join runs instead of a pipeline: $reason")
+            }
+            join
+        }
     }
   }
 
@@ -126,7 +129,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
       size = Estimates.bytes(right).toLong
       _ <- check(
         settings.force || hint.isDefined || size <= settings.maxBuildBytes,
-        s"the right side takes $size bytes by Spark's estimate, but spark.sparkext.buildSide.maxBytes is ${settings.maxBuildBytes}")
+        s"the right side takes $size bytes by Spark's estimate, but spark.sparkext.buildSide.maxBytes is ${settings.maxBuildBytes}"
+      )
       _ <- JoinStage.untransportable(left.output ++ right.output).toLeft(())
       _ <- Acceptance.files(session.sparkContext)
       _ <- Acceptance.workers
@@ -144,7 +148,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
       // If Spark excludes equal values, it also excludes the end of the interval.
       tolerance.map(units => if (pair.exact) units else units - 1),
       hint,
-      join.expressions)(join)
+      join.expressions
+    )(join)
   }
 
   private def isHinted(join: AsOfJoin): Boolean = join.children.exists(unhinted(_)._2.isDefined)
@@ -170,14 +175,17 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
       case _ => None
     }
     for {
-      found <- pair.filter(pair => sides.areSides(pair.probe, pair.build)).toRight(s"a condition of another form: ${Wording.of(join.asOfCondition)}")
+      found <- pair.filter(pair => sides.areSides(pair.probe, pair.build)).toRight(
+        s"a condition of another form: ${Wording.of(join.asOfCondition)}")
       values = Seq(found.probe, found.build)
       _ <- values.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
       _ <- values.find(Failing.may).map(value => s"a value that may fail: ${value.sql}").toLeft(())
       _ <- check(
         found.probe.dataType == found.build.dataType && hasDistance(found.probe.dataType),
         s"values of type ${found.probe.dataType.simpleString}")
-      _ <- check(!join.orderExpression.exists(mayWrap), "differences of integers that may wrap around, without spark.sql.ansi.enabled")
+      _ <- check(
+        !join.orderExpression.exists(mayWrap),
+        "differences of integers that may wrap around, without spark.sql.ansi.enabled")
     } yield found
   }
 
@@ -195,34 +203,41 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     case _ => false // floats: with infinities and NaN, Spark's nearest row differs from that of pandas and of pipelines
   }
 
-  private def toleranceOf(join: AsOfJoin, pair: StageAsOf): Either[String, Option[Long]] = join.toleranceAssertion match {
-    case None => Right(None)
-    case Some(GreaterThanOrEqual(tolerance, _)) if tolerance.foldable =>
-      units(tolerance, pair, join.asOfCondition).map(Some(_)).toRight(s"a tolerance of ${Wording.of(tolerance)} for ${pair.probe.dataType.simpleString}")
-    case Some(other) => Left(s"a tolerance that is not a constant: ${Wording.of(other)}")
-  }
+  private def toleranceOf(join: AsOfJoin, pair: StageAsOf): Either[String, Option[Long]] =
+    join.toleranceAssertion match {
+      case None => Right(None)
+      case Some(GreaterThanOrEqual(tolerance, _)) if tolerance.foldable =>
+        units(tolerance, pair, join.asOfCondition).map(Some(_)).toRight(
+          s"a tolerance of ${Wording.of(tolerance)} for ${pair.probe.dataType.simpleString}")
+      case Some(other) => Left(s"a tolerance that is not a constant: ${Wording.of(other)}")
+    }
 
   /** A tolerance in units of the type. A day is always 24 hours only in time zones without daylight saving time; the
     * zone is that of `condition`.
     */
   private def units(tolerance: Expression, pair: StageAsOf, condition: Expression): Option[Long] = {
-    val value = try tolerance.eval() catch { case NonFatal(_) => null }
+    val value =
+      try tolerance.eval()
+      catch { case NonFatal(_) => null }
     // Spark subtracts local times or days before it converts them.
     val converted = pair.probe.exists {
       case Cast(child, _, _, _) => child.dataType.isInstanceOf[DatetimeType]
       case _ => false
     }
-    val zone = condition.collectFirst { case aware: TimeZoneAwareExpression if aware.timeZoneId.isDefined => aware.zoneId }
+    val zone =
+      condition.collectFirst { case aware: TimeZoneAwareExpression if aware.timeZoneId.isDefined => aware.zoneId }
     (pair.probe.dataType, tolerance.dataType, value) match {
       case (_, _, null) => None
       case (DateType, DayTimeIntervalType(DayTimeIntervalType.DAY, DayTimeIntervalType.DAY), micros: Long) =>
         Some(micros / MICROS_PER_DAY)
       case (DateType, IntegerType, days: Int) => Some(days.toLong)
       case (TimestampType | TimestampNTZType, _: DayTimeIntervalType, micros: Long) if !converted =>
-        val steady = pair.probe.dataType == TimestampNTZType || micros < MICROS_PER_DAY || zone.exists(_.getRules.isFixedOffset)
+        val steady =
+          pair.probe.dataType == TimestampNTZType || micros < MICROS_PER_DAY || zone.exists(_.getRules.isFixedOffset)
         if (steady) Some(micros) else None
       case (_: IntegralType, _: IntegralType, number: Number) => Some(number.longValue)
-      case (DecimalType.Fixed(_, scale), _: IntegralType, number: Number) => unscaled(BigDecimal(number.longValue), scale)
+      case (DecimalType.Fixed(_, scale), _: IntegralType, number: Number) =>
+        unscaled(BigDecimal(number.longValue), scale)
       case (DecimalType.Fixed(_, scale), _: DecimalType, number: Decimal) => unscaled(number.toBigDecimal, scale)
       case _ => None
     }
@@ -235,7 +250,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
 
   private def keysOf(join: AsOfJoin, sides: Sides): Either[String, Seq[StageKey]] = {
     val found = join.condition.toSeq.flatMap(Trees.conjuncts).map { condition =>
-      JoinStage.key(condition, sides).toRight(s"a condition that is not an equality of the two sides: ${Wording.of(condition)}")
+      JoinStage.key(condition, sides).toRight(
+        s"a condition that is not an equality of the two sides: ${Wording.of(condition)}")
     }
     for {
       keys <- found.collectFirst { case Left(reason) => reason }.toLeft(found.collect { case Right(key) => key })

@@ -39,7 +39,11 @@ object ChainLayout {
   /** Lay out a chain that emits the columns `wanted` of the rows that pass `filters`. Left if a key cannot be computed
     * before the join, or if workers do not evaluate a filter.
     */
-  def of(chain: JoinChain, wanted: Seq[Attribute], filters: Seq[Expression], settings: Settings): Either[String, ChainLayout] = {
+  def of(
+      chain: JoinChain,
+      wanted: Seq[Attribute],
+      filters: Seq[Expression],
+      settings: Settings): Either[String, ChainLayout] = {
     val sources = new Sources(chain, wanted.map(chain.source), filters.map(chain.atSources), Nil, settings)
     for {
       joins <- sources.joins
@@ -53,7 +57,11 @@ object ChainLayout {
   }
 
   /** Lay out a chain whose rows are grouped. */
-  def of(chain: JoinChain, grouped: GroupedRows, filters: Seq[Expression], settings: Settings): Either[String, ChainLayout] = {
+  def of(
+      chain: JoinChain,
+      grouped: GroupedRows,
+      filters: Seq[Expression],
+      settings: Settings): Either[String, ChainLayout] = {
     val atRows = grouped.grouping
     val grouping = atRows.copy(groupings = atRows.groupings.map(_.map(chain.atSources)))
     val sources = new Sources(chain, Nil, filters.map(chain.atSources), grouping.expressions, settings)
@@ -72,7 +80,13 @@ object ChainLayout {
         val keys = if (grouping.isExpanded) Nil else grouping.groupings.head.keys
         by.grouped(chain, keys, partial.groupingExpressions.map(_.toAttribute), partial.output)
       }
-      val planned = PlannedGroups(spec, formulas, grouping.partial.output, grouping.described, grouping.isExpanded, grouping.partial)
+      val planned = PlannedGroups(
+        spec,
+        formulas,
+        grouping.partial.output,
+        grouping.described,
+        grouping.isExpanded,
+        grouping.partial)
       ChainLayout(
         joins,
         grouping.partial.output,
@@ -100,7 +114,8 @@ object ChainLayout {
       */
     private val sent = {
       val keys = chain.stages.flatMap(stage => stage.probes.map(chain.atSources) ++ stage.indexed)
-      val compared = chain.stages.flatMap(stage => stage.conditions ++ stage.guard).map(chain.atSources).flatMap(_.references)
+      val compared =
+        chain.stages.flatMap(stage => stage.conditions ++ stage.guard).map(chain.atSources).flatMap(_.references)
       val evaluated = (filters ++ computed).flatMap(_.references)
       val plain = AttributeSet(outputs ++ compared ++ evaluated ++ keys.flatMap(Widened.unapply))
       plans.map(plan => mutable.ArrayBuffer.from[NamedExpression](plan.output.filter(plain.contains)))
@@ -136,7 +151,11 @@ object ChainLayout {
     /** All filters as one condition. */
     def filter: Either[String, Option[PlannedFilter]] = Failing.inTurn(filters) match {
       case Some(condition) => WorkerEvaluator.Arrow.of(condition, place(_, 0))
-          .map(spec => Some(PlannedFilter(spec, Some(formula(condition)).filter(_ => Failing.may(condition)), Wording.of(condition))))
+          .map(spec =>
+            Some(PlannedFilter(
+              spec,
+              Some(formula(condition)).filter(_ => Failing.may(condition)),
+              Wording.of(condition))))
           .left.map(part => s"a condition that only Spark evaluates: $part")
       case None => Right(None)
     }
@@ -166,9 +185,12 @@ object ChainLayout {
           near.tolerance)
       }
       // That workers cover the conditions was checked when the stage was made.
-      val condition = stage.condition.flatMap(part => WorkerEvaluator.Arrow.of(chain.atSources(part), place(_, source)).toOption)
-      val theta = stage.theta.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place(_, source)).toOption)
-      val guard = stage.guard.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place(_, source)).toOption)
+      val condition =
+        stage.condition.flatMap(part => WorkerEvaluator.Arrow.of(chain.atSources(part), place(_, source)).toOption)
+      val theta =
+        stage.theta.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place(_, source)).toOption)
+      val guard =
+        stage.guard.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place(_, source)).toOption)
       (keys ++ ranges ++ asOf).collectFirst { case Left(reason) => reason }.toLeft(
         PlannedJoin(
           stage.kind,
@@ -182,12 +204,14 @@ object ChainLayout {
           label(stage),
           stage.hint.flatMap(_.algorithm).getOrElse(settings.algorithm),
           isProbeOrdered(stage),
-          stage.hint.flatMap(_.maxBytes).getOrElse(settings.maxBuildBytes)))
+          stage.hint.flatMap(_.maxBytes).getOrElse(settings.maxBuildBytes)
+        ))
     }
 
     /** Whether probe rows are ordered by the only key. No stage changes their order. */
     private def isProbeOrdered(stage: JoinStage): Boolean = stage.keys match {
-      case Seq(key) if settings.fusesScans && exchange.isEmpty => Widened.unapply(chain.atSources(key.probe)).exists { column =>
+      case Seq(key) if settings.fusesScans && exchange.isEmpty =>
+        Widened.unapply(chain.atSources(key.probe)).exists { column =>
           chain.probe.outputSet.contains(column) && FusedScan.isOrdered(chain.probe, column)
         }
       case _ => false
@@ -199,9 +223,11 @@ object ChainLayout {
     private def pairCondition(formula: Expression, stage: JoinStage, source: Int): PairCondition =
       PairCondition(
         formula,
-        (Failing.arriving(stage.probe) ++ Failing.arriving(stage.build)).filter(formula.references.contains).map { column =>
-          column -> place(chain.source(column), source)
-        })
+        (Failing.arriving(stage.probe) ++ Failing.arriving(stage.build)).filter(formula.references.contains).map {
+          column =>
+            column -> place(chain.source(column), source)
+        }
+      )
 
     /** A formula over rows that have passed all joins. */
     def formula(expression: Expression): PairCondition =
@@ -217,7 +243,8 @@ object ChainLayout {
       attribute.exprId, {
         val source = (join +: plans.indices.filterNot(isHidden)).find(plans(_).outputSet.contains(attribute)).get
         ColumnRef(source, position(source, attribute))
-      })
+      }
+    )
 
     private def isHidden(source: Int): Boolean = source > 0 && !chain.stages(source - 1).emitsBuild
 
@@ -236,8 +263,7 @@ object ChainLayout {
         if (source < 0) Left(s"a key computed from several tables: ${Wording.of(computed)}")
         else if (source == 0 && before > 1 && chain.stages.head.full) {
           Left(s"a key computed from a side of an earlier full join: ${Wording.of(computed)}")
-        }
-        else if (source > 0 && chain.stages(source - 1).outer) {
+        } else if (source > 0 && chain.stages(source - 1).outer) {
           Left(s"a key computed from the outer side of an earlier join: ${Wording.of(computed)}")
         } else Right(ColumnRef(source, position(source, named(computed))))
     }
@@ -253,9 +279,9 @@ object ChainLayout {
       val known = columns.indexWhere {
         case attribute: Attribute => attribute.semanticEquals(column.toAttribute)
         case Alias(child, _) => column match {
-          case Alias(other, _) => child.semanticEquals(other)
-          case _ => false
-        }
+            case Alias(other, _) => child.semanticEquals(other)
+            case _ => false
+          }
         case _ => false
       }
       if (known >= 0) known
@@ -266,9 +292,11 @@ object ChainLayout {
     }
 
     private def label(stage: JoinStage): String = {
-      val keys = stage.keys.map(key => s"${Wording.of(key.probe)} ${if (key.nullSafe) "<=>" else "="} ${Wording.of(key.build)}")
+      val keys =
+        stage.keys.map(key => s"${Wording.of(key.probe)} ${if (key.nullSafe) "<=>" else "="} ${Wording.of(key.build)}")
       val ranges = stage.ranges.map(range => s"${Wording.of(range.probe)} ${range.operator} ${Wording.of(range.build)}")
-      val near = stage.asOf.map(near => s"${near.direction} as of ${Wording.of(near.probe)} ~ ${Wording.of(near.build)}")
+      val near =
+        stage.asOf.map(near => s"${near.direction} as of ${Wording.of(near.probe)} ~ ${Wording.of(near.build)}")
       Redaction.redacted((near ++ keys ++ ranges ++ stage.conditions.map(Wording.of)).mkString(" AND "))
     }
   }

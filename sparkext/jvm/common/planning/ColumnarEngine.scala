@@ -11,7 +11,8 @@ object ColumnarEngine {
     */
   private case class Engine(name: String, classes: Set[String], switches: Seq[String]) {
     def runs(loaded: Seq[String], session: SQLConf): Boolean =
-      loaded.exists(classes) && !switches.exists(switch => session.getConfString(switch, "true").trim.equalsIgnoreCase("false"))
+      loaded.exists(classes) && !switches.exists(switch =>
+        session.getConfString(switch, "true").trim.equalsIgnoreCase("false"))
   }
 
   private val Known = Seq(
@@ -34,7 +35,8 @@ object ColumnarEngine {
     Engine(
       "Blaze",
       Set("org.apache.spark.sql.blaze.BlazeSparkSessionExtension"),
-      Seq("spark.blaze.enable")))
+      Seq("spark.blaze.enable"))
+  )
 
   /** The name of the engine that an application has loaded and a session has not switched off. */
   def of(application: SparkConf, session: SQLConf): Option[String] = {

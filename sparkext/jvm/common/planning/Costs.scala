@@ -21,7 +21,8 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
 
   /** The columns of each side that workers read, if they read the side. */
   private lazy val probeRead: Option[AttributeSet] = columnsRead(chain.probe, probeKeys)
-  private lazy val buildsRead: Seq[Option[AttributeSet]] = chain.stages.map(stage => columnsRead(stage.build, stage.indexed))
+  private lazy val buildsRead: Seq[Option[AttributeSet]] =
+    chain.stages.map(stage => columnsRead(stage.build, stage.indexed))
 
   /** The costs of the build sides that pipelines derive, by join number. */
   private lazy val pipelined: Map[Int, Costs] = chain.stages.zipWithIndex.flatMap { case (stage, number) =>
@@ -47,31 +48,38 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   }
 
   /** Whether workers can derive all rows of the chain from files. */
-  def isOwn: Boolean = isRead && exchange.isEmpty && !chain.stages.headOption.exists(_.full) && chain.stages.zipWithIndex.forall { case (stage, number) =>
-    buildsRead(number).isDefined || pipelined.contains(number)
-  }
+  def isOwn: Boolean =
+    isRead && exchange.isEmpty && !chain.stages.headOption.exists(_.full) && chain.stages.zipWithIndex.forall {
+      case (stage, number) =>
+        buildsRead(number).isDefined || pipelined.contains(number)
+    }
 
   /** The cost of the pipeline, including its start and the return of its rows. */
   def pipeline: Double = {
     val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
     val parted = exchange.isEmpty && chain.stages.headOption.exists(_.full)
     val shuffled = if (parted) shuffling(chain.probe, millions(chain.probe), probeKeys) * NotSorted else 0.0
-    Started + shuffled + exchange.map(sending).getOrElse(0.0) + made + (if (grouping.isEmpty) survivors.last * ReturnedColumn * columns else 0.0)
+    Started + shuffled + exchange.map(sending).getOrElse(0.0) + made + (if (grouping.isEmpty)
+                                                                          survivors.last * ReturnedColumn * columns
+                                                                        else 0.0)
   }
 
   /** The cost of producing rows, or groups, in workers. */
   lazy val made: Double = {
     val builds = chain.stages.zipWithIndex.map { case (stage, number) =>
       val columns = if (givesColumns(stage)) stage.build.output.length else stage.indexed.length
-      val rows = pipelined.get(number).map(_.made + PipelineStarted).getOrElse(fetched(stage.build, buildsRead(number), columns))
+      val rows =
+        pipelined.get(number).map(_.made + PipelineStarted).getOrElse(fetched(stage.build, buildsRead(number), columns))
       rows + millions(stage.build) * IndexedRow
     }
     val loops = chain.stages.zip(survivors).map { case (stage, rows) =>
       if (stage.nested) rows * millions(stage.build) * LoopPair * stopped(stage) else 0.0
     }
-    val probe = source.map(_.made + PipelineStarted).getOrElse(fetched(chain.probe, probeRead, chain.probe.output.length))
+    val probe =
+      source.map(_.made + PipelineStarted).getOrElse(fetched(chain.probe, probeRead, chain.probe.output.length))
     probe + builds.sum + loops.sum +
-      grouping.map(groups => survivors.last * (GroupedRow * groups.groupings.length + GroupedValue * values(groups))).getOrElse(0.0)
+      grouping.map(groups =>
+        survivors.last * (GroupedRow * groups.groupings.length + GroupedValue * values(groups))).getOrElse(0.0)
   }
 
   /** The cost, in addition to Spark's own plan, of a build side that Spark produces: its rows cross into Python. */
@@ -82,7 +90,8 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   lazy val spark: Double = {
     val joins = chain.stages.zip(survivors).map { case (stage, rows) =>
       if (stage.keys.isEmpty) rows * millions(stage.build) * NestedPair * stopped(stage)
-      else if (isBroadcast(stage.build) || (stage.kind == "inner" && isBroadcast(stage.probe))) rows * BroadcastProbedRow
+      else if (isBroadcast(stage.build) || (stage.kind == "inner" && isBroadcast(stage.probe)))
+        rows * BroadcastProbedRow
       else {
         val shuffled = shuffling(stage.probe, rows, stage.keys.map(_.probe)) +
           shuffling(stage.build, millions(stage.build), stage.keys.map(_.build))
@@ -90,8 +99,11 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
       }
     }
     val sources = (chain.probe -> probeRead) +: chain.stages.map(_.build).zip(buildsRead)
-    val scans = sources.flatMap { case (plan, read) => read.map(reading(plan, _, ScannedRow, ScannedColumn, ScannedText)) }
-    val grouped = grouping.map(groups => survivors.last * (SparkGroupedRow * groups.groupings.length + SparkGroupedValue * values(groups)))
+    val scans = sources.flatMap { case (plan, read) =>
+      read.map(reading(plan, _, ScannedRow, ScannedColumn, ScannedText))
+    }
+    val grouped = grouping.map(groups =>
+      survivors.last * (SparkGroupedRow * groups.groupings.length + SparkGroupedValue * values(groups)))
     joins.sum + scans.sum + grouped.getOrElse(0.0) + (pipelined.values ++ source).map(_.spark).sum
   }
 
@@ -110,8 +122,10 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   private lazy val survivors: Seq[Double] =
     chain.stages.scanLeft(millions(chain.probe)) { (rows, stage) =>
       if (stage.nested && givesColumns(stage)) rows * Estimates.rows(stage.build) * LoopKept
-      else if (stage.keys.isEmpty && givesColumns(stage) && Ranges.isOneSided(stage.ranges)) rows * Estimates.rows(stage.build) / 2
-      else if (stage.kind == "inner" || stage.kind == "semi") rows * Estimates.kept(stage.build) else rows
+      else if (stage.keys.isEmpty && givesColumns(stage) && Ranges.isOneSided(stage.ranges))
+        rows * Estimates.rows(stage.build) / 2
+      else if (stage.kind == "inner" || stage.kind == "semi") rows * Estimates.kept(stage.build)
+      else rows
     }
 }
 
@@ -177,7 +191,8 @@ object Costs {
   @scala.annotation.tailrec
   private def isGroupedBy(plan: LogicalPlan, keys: AttributeSet): Boolean = plan match {
     case aggregate: Aggregate =>
-      val groups = aggregate.aggregateExpressions.filter(column => aggregate.groupingExpressions.exists(_.semanticEquals(column)))
+      val groups =
+        aggregate.aggregateExpressions.filter(column => aggregate.groupingExpressions.exists(_.semanticEquals(column)))
       groups.length == aggregate.groupingExpressions.length && AttributeSet(groups).subsetOf(keys)
     case Filter(_, child) => isGroupedBy(child, keys)
     case Project(_, child) => isGroupedBy(child, keys)

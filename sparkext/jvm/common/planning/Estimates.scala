@@ -110,7 +110,8 @@ object Estimates {
       case _: StringPredicate | _: Like => 0.1
       case comparison: BinaryComparison if comparison.children.exists(_.isInstanceOf[Literal]) => 0.3
       case _ => Unknown
-    })
+    }
+  )
 
   private def shareOfPart(condition: Expression): Double = if (Trees.isDeep(condition)) Unknown else share(condition)
 }

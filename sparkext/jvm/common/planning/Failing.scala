@@ -29,27 +29,32 @@ private object Failing {
     * a later filter that may fail. Parts of one filter are treated like filters: Spark's generated code skips a row at
     * the first part that does not hold.
     */
-  def inTurn(filters: Seq[Expression]): Option[Expression] = filters.flatMap(Trees.conjuncts).reduceOption { (before, next) =>
-    And(if (Trees.isDeep(next) || may(next)) EqualNullSafe(before, Literal.TrueLiteral) else before, next)
-  }
+  def inTurn(filters: Seq[Expression]): Option[Expression] =
+    filters.flatMap(Trees.conjuncts).reduceOption { (before, next) =>
+      And(if (Trees.isDeep(next) || may(next)) EqualNullSafe(before, Literal.TrueLiteral) else before, next)
+    }
 
   private def isTotal(expression: Expression): Boolean = expression match {
     case _: Attribute | _: Literal | _: KnownFloatingPointNormalized | _: NormalizeNaNAndZero | _: KnownNotNull => true
     case _: And | _: Or | _: Not | _: BinaryComparison | _: In | _: InSet | _: IsNull | _: IsNotNull | _: IsNaN => true
-    case _: If | _: CaseWhen | _: Coalesce | _: Least | _: Greatest | _: NaNvl | _: AtLeastNNonNulls | _: CreateNamedStruct => true
+    case _: If | _: CaseWhen | _: Coalesce | _: Least | _: Greatest | _: NaNvl | _: AtLeastNNonNulls | _: CreateNamedStruct =>
+      true
     case _: StartsWith | _: EndsWith | _: Contains | _: Upper | _: Lower | _: Length | _: OctetLength => true
     case _: Substring | _: StringTrim | _: StringTrimLeft | _: StringTrimRight => true
     case Like(_, LikePattern(pattern), escape) => LikePattern.plain(pattern, escape).isDefined
     case Like(_, Literal(null, _), _) => true
     case concat: Concat => concat.dataType.isInstanceOf[StringType]
-    case _: DateAdd | _: DateSub | _: DateDiff | _: UnixDate | _: GetDateField | _: SparkShim.TimePlusInterval | _: LastDay => true
-    case TruncDate(_, Literal(format: UTF8String, _)) => DateTimeUtils.parseTruncLevel(format) != DateTimeUtils.TRUNC_TO_QUARTER
+    case _: DateAdd | _: DateSub | _: DateDiff | _: UnixDate | _: GetDateField | _: SparkShim.TimePlusInterval | _: LastDay =>
+      true
+    case TruncDate(_, Literal(format: UTF8String, _)) =>
+      DateTimeUtils.parseTruncLevel(format) != DateTimeUtils.TRUNC_TO_QUARTER
     case _: Sqrt | _: UnaryPositive | _: UnscaledValue => true
     case cast: Cast => isTotal(cast)
     case operation @ (_: Add | _: Subtract | _: Multiply) => isTotalSum(operation.asInstanceOf[BinaryArithmetic])
     case divide: Divide => !Arithmetic.isAnsi(divide) || (divide.dataType == DoubleType && isNotZero(divide.right))
     case rest @ (_: Remainder | _: Pmod) => isTotalRest(rest.asInstanceOf[BinaryArithmetic])
-    case quotient: IntegralDivide => quotient.left.dataType == LongType && (!Arithmetic.isAnsi(quotient) || isAboveZero(quotient.right))
+    case quotient: IntegralDivide =>
+      quotient.left.dataType == LongType && (!Arithmetic.isAnsi(quotient) || isAboveZero(quotient.right))
     case Round(child, Literal(places: Int, _), ansi) => isTotalRounding(child.dataType, places, ansi)
     case BRound(child, Literal(places: Int, _), ansi) => isTotalRounding(child.dataType, places, ansi)
     case whole @ (_: Floor | _: Ceil) => !isChecked(whole) || whole.children.head.dataType != DoubleType
@@ -60,8 +65,11 @@ private object Failing {
 
   private def isTotal(cast: Cast): Boolean = (cast.child.dataType, cast.dataType) match {
     case (from, to) if Cast.canUpCast(from, to) => true
-    case (_: NumericType, FloatType | DoubleType) | (BooleanType, _: IntegralType) | (TimestampType | TimestampNTZType, DateType) => true
-    case (_: NumericType | _: StringType | _: DatetimeType | BooleanType, _: NumericType) => cast.evalMode != EvalMode.ANSI
+    case (_: NumericType, FloatType | DoubleType) | (BooleanType, _: IntegralType) | (
+          TimestampType | TimestampNTZType,
+          DateType) => true
+    case (_: NumericType | _: StringType | _: DatetimeType | BooleanType, _: NumericType) =>
+      cast.evalMode != EvalMode.ANSI
     case _ => false
   }
 
@@ -75,7 +83,8 @@ private object Failing {
   /** Whether the type of a result can hold the exact result. */
   def holds(result: DecimalType, operation: BinaryArithmetic): Boolean =
     (operation, operation.left.dataType, operation.right.dataType) match {
-      case (_: Multiply, DecimalType.Fixed(one, _), DecimalType.Fixed(other, _)) => one + other + 1 <= DecimalType.MAX_PRECISION
+      case (_: Multiply, DecimalType.Fixed(one, _), DecimalType.Fixed(other, _)) =>
+        one + other + 1 <= DecimalType.MAX_PRECISION
       case (_, DecimalType.Fixed(one, scale), DecimalType.Fixed(other, otherScale)) =>
         math.max(one - scale, other - otherScale) + math.max(scale, otherScale) + 1 <= result.precision
       case _ => false
@@ -95,7 +104,8 @@ private object Failing {
   }
 
   private def isTotalRounding(of: DataType, places: Int, ansi: Boolean): Boolean = of match {
-    case decimal: DecimalType => places >= 0 || (decimal.precision < DecimalType.MAX_PRECISION && places > -DecimalType.MAX_PRECISION)
+    case decimal: DecimalType =>
+      places >= 0 || (decimal.precision < DecimalType.MAX_PRECISION && places > -DecimalType.MAX_PRECISION)
     case _: IntegralType => places >= 0 || (!ansi && places > -DecimalType.MAX_PRECISION)
     case _ => math.abs(places.toLong) < DecimalType.MAX_PRECISION // with more places, rounding may fail
   }

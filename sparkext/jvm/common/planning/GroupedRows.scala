@@ -92,7 +92,8 @@ object GroupedRows {
       for {
         _ <- projections.flatten.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
         below <- peel(child, settings)
-        at = for (under <- below.at; projection <- projections) yield Expressions.replacing(AttributeMap(output.zip(projection))).andThen(under)
+        at = for (under <- below.at; projection <- projections)
+          yield Expressions.replacing(AttributeMap(output.zip(projection))).andThen(under)
         _ <- JoinStage.check(at.length <= MostProjections, s"rows expanded to more than $MostProjections")
       } yield below.copy(at = at)
     case Filter(condition, child) =>

@@ -10,7 +10,11 @@ import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 import org.apache.spark.sql.types._
 
 /** One aggregate function, by its name in Python's `plans/pipeline/aggregates.py`. */
-case class GroupCall(function: String, argument: Option[Expression], checked: Boolean = false, ignoreNulls: Boolean = false) {
+case class GroupCall(
+    function: String,
+    argument: Option[Expression],
+    checked: Boolean = false,
+    ignoreNulls: Boolean = false) {
   def described: String =
     s"$function(${argument.map(Wording.of).getOrElse("*")}${if (ignoreNulls) ", true" else ""})"
 }
@@ -33,11 +37,12 @@ case class Grouping(keys: Seq[Expression], calls: Seq[GroupCall]) {
       .left.map(part => s"an expression that only Spark evaluates: $part")
     val writtenKeys = keys.map(written)
     val writtenCalls = calls.map { call =>
-      for (argument <- call.argument.map(written).getOrElse(Right(JNull))) yield
-        ("function" -> call.function) ~ ("argument" -> argument) ~ ("checked" -> call.checked) ~ ("ignore_nulls" -> call.ignoreNulls)
+      for (argument <- call.argument.map(written).getOrElse(Right(JNull)))
+        yield ("function" -> call.function) ~ ("argument" -> argument) ~ ("checked" -> call.checked) ~ ("ignore_nulls" -> call.ignoreNulls)
     }
     (writtenKeys ++ writtenCalls).collectFirst { case Left(reason) => reason }.toLeft {
-      ("keys" -> JArray(writtenKeys.flatMap(_.toOption).toList)) ~ ("calls" -> JArray(writtenCalls.flatMap(_.toOption).toList))
+      ("keys" -> JArray(writtenKeys.flatMap(_.toOption).toList)) ~ ("calls" -> JArray(
+        writtenCalls.flatMap(_.toOption).toList))
     }
   }
 }
@@ -48,6 +53,7 @@ case class Grouping(keys: Seq[Expression], calls: Seq[GroupCall]) {
   * `partial` is that aggregate. Workers emit the same rows, except that a group may be emitted more than once.
   */
 case class Groups(partial: BaseAggregateExec, groupings: Seq[Grouping]) {
+
   /** The expressions that are computed for each row, in Python's order. */
   def expressions: Seq[Expression] = groupings.flatMap(_.expressions)
 
@@ -108,7 +114,8 @@ object Groups {
         made("avg", average.child)
       case Min(value) if KeyTypes.isOrdered(value.dataType) => made("min", value)
       case Max(value) if KeyTypes.isOrdered(value.dataType) => made("max", value)
-      case moments: CentralMomentAgg => Moments.get(moments.getClass.getSimpleName).map(made(_, moments.child)).getOrElse(unknown)
+      case moments: CentralMomentAgg =>
+        Moments.get(moments.getClass.getSimpleName).map(made(_, moments.child)).getOrElse(unknown)
       case First(value, ignoresNulls) => chosen("first", value, ignoresNulls)
       case Last(value, ignoresNulls) => chosen("last", value, ignoresNulls)
       case BitAndAgg(value) => made("bit_and", value)

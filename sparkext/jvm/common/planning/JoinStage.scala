@@ -71,34 +71,38 @@ object JoinStage {
     case other => Left(s"not a join: ${other.nodeName}")
   }
 
-  private def of(join: Join): Either[String, JoinStage] = for {
-    _ <- check(!join.isStreaming, "a streaming join")
-    _ <- check(!FileFunctions.isBelow(join), FileFunctions.Reason)
-    _ <- check(ExtractSingleColumnNullAwareAntiJoin.unapply(join).isEmpty, "NOT IN, which Spark looks up in a hash table")
-    sides <- Sides.of(join)
-    predicates = join.condition.map(Trees.conjuncts).getOrElse(Nil)
-    _ <- check(!predicates.exists(Trees.isDeep), "a condition nested too deeply")
-    (others, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
-    Ranged(residual, ranges, guard) = Ranges.among(others, keys.nonEmpty, sides)
-    _ <- residual.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
-    tests <- PairTests.among(residual, sides, keys.nonEmpty, ranges.nonEmpty, guard.isDefined, article(join.joinType))
-    _ <- tests.uncovered.toLeft(())
-    _ <- keys.flatMap(unsupportedKey).headOption.toLeft(())
-    _ <- untransportable(sides.build.output).toLeft(())
-  } yield JoinStage(
-    sides.kind,
-    sides.probe,
-    sides.build,
-    keys,
-    ranges,
-    None,
-    filter(tests.filter),
-    tests.condition.reduceOption(And),
-    tests.theta.reduceOption(And),
-    guard,
-    sides.existence,
-    sides.hint,
-    foreignHint(join.hint))
+  private def of(join: Join): Either[String, JoinStage] =
+    for {
+      _ <- check(!join.isStreaming, "a streaming join")
+      _ <- check(!FileFunctions.isBelow(join), FileFunctions.Reason)
+      _ <- check(
+        ExtractSingleColumnNullAwareAntiJoin.unapply(join).isEmpty,
+        "NOT IN, which Spark looks up in a hash table")
+      sides <- Sides.of(join)
+      predicates = join.condition.map(Trees.conjuncts).getOrElse(Nil)
+      _ <- check(!predicates.exists(Trees.isDeep), "a condition nested too deeply")
+      (others, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
+      Ranged(residual, ranges, guard) = Ranges.among(others, keys.nonEmpty, sides)
+      _ <- residual.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+      tests <- PairTests.among(residual, sides, keys.nonEmpty, ranges.nonEmpty, guard.isDefined, article(join.joinType))
+      _ <- tests.uncovered.toLeft(())
+      _ <- keys.flatMap(unsupportedKey).headOption.toLeft(())
+      _ <- untransportable(sides.build.output).toLeft(())
+    } yield JoinStage(
+      sides.kind,
+      sides.probe,
+      sides.build,
+      keys,
+      ranges,
+      None,
+      filter(tests.filter),
+      tests.condition.reduceOption(And),
+      tests.theta.reduceOption(And),
+      guard,
+      sides.existence,
+      sides.hint,
+      foreignHint(join.hint)
+    )
 
   /** All conditions as one. A filter drops a row at the first condition that is null, whereas a join's condition then
     * evaluates the others as well.

@@ -19,7 +19,8 @@ object OwnBuilds extends ColumnarRule {
 
   private def asBuild(plan: SparkPlan): SparkPlan = plan match {
     case pipeline: PipelinedJoinExec => pipeline.as(pipeline.copy(asBuild = true))
-    case _: WholeStageCodegenExec | _: InputAdapter | _: FilterExec | _: ProjectExec | _: WholeGroupsExec => plan.mapChildren(asBuild)
+    case _: WholeStageCodegenExec | _: InputAdapter | _: FilterExec | _: ProjectExec | _: WholeGroupsExec =>
+      plan.mapChildren(asBuild)
     case other => other
   }
 }

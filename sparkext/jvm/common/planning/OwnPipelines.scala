@@ -38,7 +38,9 @@ object OwnPipelines {
     Guarded("source") {
       for {
         aggregate <- aggregateBelow(plan)
-        if settings.groups == "whole" || (settings.groups == "auto" && Acceptance.isOneNode && hasMany(aggregate, settings))
+        if settings.groups == "whole" || (settings.groups == "auto" && Acceptance.isOneNode && hasMany(
+          aggregate,
+          settings))
         made <- costs(plan, settings)
         if settings.hintedOnly.isEmpty || made.hasJoins
       } yield made

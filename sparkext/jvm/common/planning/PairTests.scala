@@ -32,7 +32,8 @@ private object PairTests {
     val mayFail = if (guarded) (_: Expression) => false else Failing.may _
     if (inner && keyed) Right(PairTests(conditions, Nil, Nil))
     else {
-      val tested = if (inner || !keyed && !ranged || conditions.exists(mayFail)) conditions.filter(Compiled.covers) else Nil
+      val tested =
+        if (inner || !keyed && !ranged || conditions.exists(mayFail)) conditions.filter(Compiled.covers) else Nil
       // A condition that may fail is tested after the conditions before it, which may keep it from failing, or is left
       // to Spark.
       val before = conditions.takeWhile(tested.contains)
@@ -50,7 +51,8 @@ private object PairTests {
       } else if (!inner && left.nonEmpty) {
         Left(s"a condition in addition to the keys of $article join, which only Spark evaluates: ${why(left.head)}")
       } else {
-        misplaced.map(test => s"a condition that may fail and would be tested on different pairs than in Spark: ${test.sql}")
+        misplaced.map(test =>
+          s"a condition that may fail and would be tested on different pairs than in Spark: ${test.sql}")
           .toLeft(PairTests(left, plain, theta))
       }
     }

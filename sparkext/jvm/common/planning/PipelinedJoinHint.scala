@@ -36,9 +36,12 @@ object PipelinedJoinHint {
   /** The hint with these options, each written `key=value`. */
   def of(options: Seq[(String, String)]): PipelinedJoinHint =
     options.foldLeft(new PipelinedJoinHint(None, None, None)) {
-      case (hint, ("algorithm", name)) => new PipelinedJoinHint(Some(Settings.algorithmNamed(name)), hint.maxBytes, hint.partitioned)
-      case (hint, ("maxbytes", size)) => new PipelinedJoinHint(hint.algorithm, Some(Settings.bytes(size)), hint.partitioned)
-      case (hint, ("partitioned", when)) => new PipelinedJoinHint(hint.algorithm, hint.maxBytes, Some(Settings.partitionedWhen(when)))
+      case (hint, ("algorithm", name)) =>
+        new PipelinedJoinHint(Some(Settings.algorithmNamed(name)), hint.maxBytes, hint.partitioned)
+      case (hint, ("maxbytes", size)) =>
+        new PipelinedJoinHint(hint.algorithm, Some(Settings.bytes(size)), hint.partitioned)
+      case (hint, ("partitioned", when)) =>
+        new PipelinedJoinHint(hint.algorithm, hint.maxBytes, Some(Settings.partitionedWhen(when)))
       case (_, (key, _)) =>
         throw new RefusedException(s"$Name: unknown option '$key', expected algorithm, maxBytes or partitioned")
     }

@@ -19,11 +19,13 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       if (Guarded("files")(FileFunctions.mark(whole)).isLeft) FileFunctions.markAll(whole)
       Guarded("sizes")(Estimates.begin(whole))
       Guarded("costs")(OwnPipelines.begin(whole))
-      if (whole.exists(_.isInstanceOf[Join]) && settings.exists(looksAhead)) Guarded("footers")(ParquetFiles.lookAhead(whole))
+      if (whole.exists(_.isInstanceOf[Join]) && settings.exists(looksAhead))
+        Guarded("footers")(ParquetFiles.lookAhead(whole))
       Nil
     case SourceRows(number, _, _, Some(rows)) => Seq(SourceRowsExec(number, rows))
     case aggregate: Aggregate if RuntimeFallback.runs(aggregate) => Nil
-    case aggregate: Aggregate => unlessOff(settings => whole(aggregate, settings).map(Seq(_)).getOrElse(grouped(aggregate, settings)))
+    case aggregate: Aggregate =>
+      unlessOff(settings => whole(aggregate, settings).map(Seq(_)).getOrElse(grouped(aggregate, settings)))
     case Pruned(_, _, join) if RuntimeFallback.runs(join) => Nil
     case join: Join if RuntimeFallback.runs(join) => Nil
     case Pruned(columns, conditions, join) =>
@@ -71,7 +73,9 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       operator.unsetTagValue(SparkPlan.LOGICAL_PLAN_INHERITED_TAG)
     }
     ProjectExec(
-      physical.output.zip(join.output).map { case (found, column) => Alias(found, column.name)(exprId = column.exprId) },
+      physical.output.zip(join.output).map { case (found, column) =>
+        Alias(found, column.name)(exprId = column.exprId)
+      },
       physical)
   }
 
@@ -185,7 +189,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       layout.grouping,
       layout.parts,
       layout.exchange,
-      layout.otherwise)
+      layout.otherwise
+    )
     operator.setTagValue(PipelineRuns.Key, key)
     operator
   }

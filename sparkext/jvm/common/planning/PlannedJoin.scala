@@ -47,5 +47,6 @@ case class PlannedJoin(
 
   /** Whether a probe row is joined with every build row of its key, instead of only the first. */
   def paired: Boolean =
-    !Set("semi", "anti", "existence")(kind) || ranges.nonEmpty || condition.nonEmpty || theta.nonEmpty || formula.nonEmpty
+    !Set("semi", "anti", "existence")(
+      kind) || ranges.nonEmpty || condition.nonEmpty || theta.nonEmpty || formula.nonEmpty
 }

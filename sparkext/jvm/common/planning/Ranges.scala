@@ -49,7 +49,8 @@ private object Ranges {
     if (!keyed && formulas && isOneSided(taken.ranges)) none
     else {
       val (used, others) = conditions.partition(asked(_, found))
-      if (used.isEmpty || Failing.misplaced(Seq(used, others), conditions, sides).isEmpty && !used.exists(Failing.may)) taken
+      if (used.isEmpty || Failing.misplaced(Seq(used, others), conditions, sides).isEmpty && !used.exists(Failing.may))
+        taken
       else {
         val guard = conditions.take(conditions.lastIndexWhere(Failing.may) + 1).reduce(And)
         if (!keyed && WorkerEvaluator.Compiled.covers(guard)) taken.copy(guard = Some(guard)) else none
@@ -124,8 +125,10 @@ private object Bands {
       width: Expression,
       value: Expression): Option[(Expression, Expression, Expression)] = (center.dataType, width) match {
     case (LongType, Literal(wide: Long, LongType)) if wide >= 0 =>
-      val low = If(LessThan(center, Literal(Long.MinValue + wide)), Literal(Long.MinValue), minus(center, Literal(wide)))
-      val high = If(GreaterThan(center, Literal(Long.MaxValue - wide)), Literal(Long.MaxValue), plus(center, Literal(wide)))
+      val low =
+        If(LessThan(center, Literal(Long.MinValue + wide)), Literal(Long.MinValue), minus(center, Literal(wide)))
+      val high =
+        If(GreaterThan(center, Literal(Long.MaxValue - wide)), Literal(Long.MaxValue), plus(center, Literal(wide)))
       Some((low, high, value))
     case (LongType, _) => None
     case (DateType, _) => interval(UnixDate(center), width, UnixDate(value))
@@ -155,7 +158,8 @@ private object Bands {
   */
 private object Distance {
   def unapply(expression: Expression): Option[(Expression, Expression)] = expression match {
-    case Abs(difference: Subtract, _) if Arithmetic.isAnsi(difference) || !difference.dataType.isInstanceOf[IntegralType] =>
+    case Abs(difference: Subtract, _)
+        if Arithmetic.isAnsi(difference) || !difference.dataType.isInstanceOf[IntegralType] =>
       Some((difference.left, difference.right))
     case Abs(DateDiff(a, b), _) => Some((a, b))
     case _ => None

@@ -3,7 +3,11 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import org.apache.spark.sql.execution.datasources.WriteFilesExec
-import org.apache.spark.sql.execution.datasources.v2.{AppendDataExec, OverwriteByExpressionExec, OverwritePartitionsDynamicExec}
+import org.apache.spark.sql.execution.datasources.v2.{
+  AppendDataExec,
+  OverwriteByExpressionExec,
+  OverwritePartitionsDynamicExec
+}
 
 /** Lets a pipeline below a write emit rows that are read from the columns of its batches.
   *
@@ -17,7 +21,8 @@ object RowsInPlace extends ColumnarRule {
   }
 
   private def placed(plan: SparkPlan): SparkPlan = plan.transformUp {
-    case writer @ (_: AppendDataExec | _: OverwriteByExpressionExec | _: OverwritePartitionsDynamicExec) => inPlace(writer)
+    case writer @ (_: AppendDataExec | _: OverwriteByExpressionExec | _: OverwritePartitionsDynamicExec) =>
+      inPlace(writer)
     case files: WriteFilesExec if files.partitionColumns.isEmpty && files.bucketSpec.isEmpty => inPlace(files)
   }
 

@@ -1,7 +1,17 @@
 package io.sparkext
 
 import org.apache.spark.sql.SparkSessionExtensions
-import org.apache.spark.sql.sparkext.{CoalesceProbeSides, OwnBuilds, PipelinedJoinStrategy, PlanAsOfJoins, ResolvePipelinedJoinHint, RowsInPlace, StreamedExchanges, TopRows, WorkerPython}
+import org.apache.spark.sql.sparkext.{
+  CoalesceProbeSides,
+  OwnBuilds,
+  PipelinedJoinStrategy,
+  PlanAsOfJoins,
+  ResolvePipelinedJoinHint,
+  RowsInPlace,
+  StreamedExchanges,
+  TopRows,
+  WorkerPython
+}
 
 /** The entry point: `spark.sql.extensions=io.sparkext.SparkExtensions`.
   *

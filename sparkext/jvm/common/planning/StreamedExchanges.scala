@@ -40,8 +40,12 @@ object StreamedExchanges extends ColumnarRule {
       _ <- refused.toLeft(())
       by = pipeline.exchange.get
       _ <- JoinStage.check(by.keyed, "units of a join matrix have no buckets")
-      _ <- JoinStage.check(by.clusters.isEmpty && pipeline.grouping.isEmpty, "all rows of a key must be emitted by the same partition")
-      _ <- JoinStage.check(!pipeline.joins.headOption.exists(_.kind == "full"), "a full outer join emits unmatched build rows after all other rows")
+      _ <- JoinStage.check(
+        by.clusters.isEmpty && pipeline.grouping.isEmpty,
+        "all rows of a key must be emitted by the same partition")
+      _ <- JoinStage.check(
+        !pipeline.joins.headOption.exists(_.kind == "full"),
+        "a full outer join emits unmatched build rows after all other rows")
       found <- Streamed.of(pipeline.session.sparkContext)
     } yield by.copy(buckets = Streamed.buckets(found.partitions), streamed = Some(found))
     way match {
@@ -63,7 +67,8 @@ object StreamedExchanges extends ColumnarRule {
 
   private def around(plan: SparkPlan): Option[String] = sameJob(plan).flatMap {
     case _: ShuffleExchangeLike | _: ShuffleQueryStageExec => Some("another shuffle belongs to the same job")
-    case _: CollectLimitExec | _: CollectTailExec | _: TakeOrderedAndProjectExec => Some("a limit reads only some partitions")
+    case _: CollectLimitExec | _: CollectTailExec | _: TakeOrderedAndProjectExec =>
+      Some("a limit reads only some partitions")
     case pipeline: PipelinedJoinExec if pipeline.parts.isDefined => Some("another shuffle belongs to the same job")
     case other => if (isNarrow(other)) None else Some(s"${other.nodeName} belongs to the same job")
   }.headOption
@@ -72,11 +77,14 @@ object StreamedExchanges extends ColumnarRule {
     * the operator.
     */
   private def isNarrow(plan: SparkPlan): Boolean = plan match {
-    case _: PipelinedJoinExec | _: ProjectExec | _: FilterExec | _: GenerateExec | _: ExpandExec | _: CollectMetricsExec => true
+    case _: PipelinedJoinExec | _: ProjectExec | _: FilterExec | _: GenerateExec | _: ExpandExec | _: CollectMetricsExec =>
+      true
     case _: BaseAggregateExec => true // of rows from a shuffle, or from a join's partitions
-    case _: WholeStageCodegenExec | _: InputAdapter | _: ColumnarToRowExec | _: AdaptiveSparkPlanExec | _: ResultQueryStageExec => true
+    case _: WholeStageCodegenExec | _: InputAdapter | _: ColumnarToRowExec | _: AdaptiveSparkPlanExec | _: ResultQueryStageExec =>
+      true
     case _: FileSourceScanExec | _: DataSourceV2ScanExecBase | _: LocalTableScanExec | _: RangeExec => true
-    case _: MapInBatchExec | _: EvalPythonExec | _: DeserializeToObjectExec | _: SerializeFromObjectExec | _: MapPartitionsExec => true
+    case _: MapInBatchExec | _: EvalPythonExec | _: DeserializeToObjectExec | _: SerializeFromObjectExec | _: MapPartitionsExec =>
+      true
     case _: DataWritingCommandExec | _: WriteFilesExecBase | _: V2TableWriteExec => true
     case _ => false
   }

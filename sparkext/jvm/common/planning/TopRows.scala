@@ -39,7 +39,8 @@ object TopRows extends Rule[SparkPlan] {
           pipeline.setTagValue(Declined, reason)
           pipeline
       }
-    case ProjectExec(columns, child) => plan.withNewChildren(Seq(limited(child, count, order.flatMap(below(columns, _)))))
+    case ProjectExec(columns, child) =>
+      plan.withNewChildren(Seq(limited(child, count, order.flatMap(below(columns, _)))))
     case FilterExec(_, child) =>
       plan.withNewChildren(Seq(limited(child, count, Left("a filter above the joins that only Spark evaluates"))))
     case other => other
@@ -51,11 +52,12 @@ object TopRows extends Rule[SparkPlan] {
   private def below(columns: Seq[NamedExpression], order: Seq[SortOrder]): Either[String, Seq[SortOrder]] = {
     val computed = AttributeMap(columns.collect { case alias @ Alias(value, _) => alias.toAttribute -> value })
     val unfit = computed.values.find(value => Trees.isDeep(value) || Failing.may(value) || !value.deterministic)
-    unfit.map(value => s"a column that may fail, or is not deterministic: ${Wording.of(value)}").toLeft(order.map { by =>
-      by.child match {
-        case column: Attribute => by.copy(child = computed.getOrElse(column, column))
-        case _ => by
-      }
+    unfit.map(value => s"a column that may fail, or is not deterministic: ${Wording.of(value)}").toLeft(order.map {
+      by =>
+        by.child match {
+          case column: Attribute => by.copy(child = computed.getOrElse(column, column))
+          case _ => by
+        }
     })
   }
 
@@ -70,7 +72,10 @@ object TopRows extends Rule[SparkPlan] {
     for {
       _ <- JoinStage.check(count >= 1 && count <= MostRows, s"more than $MostRows rows")
       _ <- columns.collectFirst { case Left(reason) => reason }.toLeft(())
-    } yield PlannedTop(count, columns.flatMap(_.toOption), s"$count by ${order.map(described).mkString("[", ", ", "]")}")
+    } yield PlannedTop(
+      count,
+      columns.flatMap(_.toOption),
+      s"$count by ${order.map(described).mkString("[", ", ", "]")}")
   }
 
   private def described(by: SortOrder): String = s"${Wording.of(by.child)} ${by.direction.sql} ${by.nullOrdering.sql}"

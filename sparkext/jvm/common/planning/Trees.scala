@@ -74,7 +74,9 @@ private[sparkext] object Wording {
   /** The SQL of an expression, if it has any and is not too long. */
   def of(expression: Expression): String =
     if (isLong(expression)) s"${expression.prettyName} of more than $MostParts parts"
-    else try expression.sql catch { case NonFatal(_) => expression.prettyName }
+    else
+      try expression.sql
+      catch { case NonFatal(_) => expression.prettyName }
 
   private def isLong(expression: Expression): Boolean =
     Trees.isLarger(expression, MostParts)(_.children) || expression.exists {

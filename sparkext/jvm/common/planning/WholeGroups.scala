@@ -19,7 +19,8 @@ object WholeGroups {
   def of(aggregate: Aggregate, settings: Settings): Either[String, WholeGroups] = for {
     _ <- JoinStage.check(!Trees.isDeeper[LogicalPlan](aggregate, Trees.DeepestPlan), "a plan nested too deeply")
     planned <- SparkShim.planner(SparkSession.active).Aggregation(aggregate).headOption.toRight("no plan")
-    last <- Some(planned).collect { case last: BaseAggregateExec => last }.toRight("an aggregate without partial aggregation")
+    last <-
+      Some(planned).collect { case last: BaseAggregateExec => last }.toRight("an aggregate without partial aggregation")
     rows <- GroupedRows.of(planned, settings)
     _ <- JoinStage.check(last.child eq rows.grouping.partial, "an aggregate in more than two steps")
     values <- valuesOf(last)

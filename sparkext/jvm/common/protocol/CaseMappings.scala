@@ -24,10 +24,12 @@ private[sparkext] object CaseMappings {
 
   lazy val upper: String = changed(UCharacter.toUpperCase)
 
-  lazy val lower: String = Seq(changed(UCharacter.toLowerCase), having(UProperty.CASED), having(UProperty.CASE_IGNORABLE)).mkString("\n\n")
+  lazy val lower: String =
+    Seq(changed(UCharacter.toLowerCase), having(UProperty.CASED), having(UProperty.CASE_IGNORABLE)).mkString("\n\n")
 
   private def characters: Iterator[Int] =
-    (0 to Character.MAX_CODE_POINT).iterator.filterNot(code => code >= Character.MIN_SURROGATE && code <= Character.MAX_SURROGATE)
+    (0 to Character.MAX_CODE_POINT).iterator.filterNot(code =>
+      code >= Character.MIN_SURROGATE && code <= Character.MAX_SURROGATE)
 
   private def changed(mapping: String => String): String =
     characters.filter(_ >= Ascii).map(Character.toString).filter(letter => mapping(letter) != letter)

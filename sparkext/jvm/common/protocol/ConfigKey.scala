@@ -46,7 +46,8 @@ class ConfigKey private (data: JValue) {
   def number(text: String): Option[BigDecimal] = kind match {
     case "integer" => text.toLongOption.map(BigDecimal(_))
     case "byte size" => Try(JavaUtils.byteStringAsBytes(text)).toOption.map(BigDecimal(_))
-    case "bit mask" if text.toLowerCase(Locale.ROOT).startsWith("0x") => Try(BigDecimal(BigInt(text.drop(2), 16))).toOption
+    case "bit mask" if text.toLowerCase(Locale.ROOT).startsWith("0x") =>
+      Try(BigDecimal(BigInt(text.drop(2), 16))).toOption
     case "bit mask" => Try(BigDecimal(BigInt(text))).toOption
     case _ => text.toDoubleOption.filter(java.lang.Double.isFinite).map(BigDecimal(_))
   }

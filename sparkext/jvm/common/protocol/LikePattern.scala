@@ -7,7 +7,7 @@ import org.apache.spark.unsafe.types.UTF8String
 private[sparkext] object LikePattern {
   private val Escape = '\\'
   private val Special = Set[Int]('%', '_', Escape)
-  private val Replacement = 0xFFFD // Java's replacement for invalid bytes
+  private val Replacement = 0xfffd // Java's replacement for invalid bytes
 
   def unapply(expression: Expression): Option[String] = expression match {
     case Literal(text: UTF8String, _) => Some(text.toString)

@@ -4,7 +4,14 @@ import scala.util.control.NonFatal
 
 import org.json4s.JsonAST.{JInt, JObject, JString, JValue}
 
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSeq, BindReferences, Expression, GenericInternalRow, Literal}
+import org.apache.spark.sql.catalyst.expressions.{
+  Attribute,
+  AttributeSeq,
+  BindReferences,
+  Expression,
+  GenericInternalRow,
+  Literal
+}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -14,7 +21,7 @@ import org.apache.spark.unsafe.types.UTF8String
 case class PairCondition(condition: Expression, columns: Seq[(Attribute, ColumnRef)]) {
 
   /** The error that Spark raises for `values`. They are keyed by `source.column`, as Python's `theta_condition` and
-    * `failing_values` write them, without nulls.
+    * `read_failing_values` write them, without nulls.
     */
   def error(values: JObject): Throwable = {
     val told = values.obj.toMap
@@ -37,7 +44,8 @@ private object PairCondition {
     * do.
     */
   private def value(told: JValue, dataType: DataType): Any = (told, dataType) match {
-    case (JInt(digits), decimal: DecimalType) => Decimal(BigDecimal(digits, decimal.scale), decimal.precision, decimal.scale)
+    case (JInt(digits), decimal: DecimalType) =>
+      Decimal(BigDecimal(digits, decimal.scale), decimal.precision, decimal.scale)
     case (JInt(word), _) => ofWord(word.toLong, dataType)
     case (JString(digits), _: StringType) => UTF8String.fromBytes(bytes(digits))
     case (JString(digits), _) => bytes(digits)

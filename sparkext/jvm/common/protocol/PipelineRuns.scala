@@ -8,7 +8,7 @@ import org.json4s.jackson.JsonMethods.parse
 
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
-import org.apache.spark.sql.execution.{QueryExecution, SparkPlan, SQLExecution}
+import org.apache.spark.sql.execution.{QueryExecution, SQLExecution, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.util.CollectionAccumulator
 
@@ -41,7 +41,11 @@ object PipelineRuns {
   def begin(operator: PipelinedJoinExec, context: SparkContext, alike: Option[String]): RunLog = {
     val before = alike.flatMap(_ => synchronized(runs.values.flatMap(_.toOption).filter(_.alike == alike).lastOption))
     val log =
-      new RunLog(context.collectionAccumulator[String], context.collectionAccumulator[(Int, Double)], alike, before.flatMap(_.ran))
+      new RunLog(
+        context.collectionAccumulator[String],
+        context.collectionAccumulator[(Int, Double)],
+        alike,
+        before.flatMap(_.ran))
     remember(operator, Right(log))
     log
   }
@@ -72,11 +76,12 @@ object PipelineRuns {
       }.toOption
     } yield hashes
 
-  private def lastRun(operator: PipelinedJoinExec, query: QueryExecution): Option[Either[String, RunLog]] = synchronized {
-    operator.getTagValue(Key).flatMap { key =>
-      runs.toSeq.reverseIterator.collectFirst { case (place, run) if place.key == key && place.holds(query) => run }
+  private def lastRun(operator: PipelinedJoinExec, query: QueryExecution): Option[Either[String, RunLog]] =
+    synchronized {
+      operator.getTagValue(Key).flatMap { key =>
+        runs.toSeq.reverseIterator.collectFirst { case (place, run) if place.key == key && place.holds(query) => run }
+      }
     }
-  }
 
   /** For each pipeline in the plan of a DataFrame, top down: the labels of its joins, and its last run. A pipeline that
     * workers have run to derive the build side of another pipeline is omitted: it belongs to the run of that pipeline.
@@ -132,7 +137,8 @@ class RunLog(
   /** Loads of the partitions in the last run in which all have finished. */
   def ran: Option[PartitionRuns] = {
     val seconds = worked.value.asScala.toMap.toSeq.sorted.map(_._2)
-    Option(partitions()).filter(_ => seconds.nonEmpty).flatMap(loads => PartitionRuns.of(parse(loads), seconds)).orElse(before)
+    Option(partitions()).filter(_ => seconds.nonEmpty).flatMap(loads => PartitionRuns.of(parse(loads), seconds)).orElse(
+      before)
   }
 }
 

@@ -53,9 +53,7 @@ class Settings(conf: SQLConf, application: SparkConf) {
   /** Where groups are finished: `auto`; or for tests `parts`, by Spark, or `whole`, by workers whenever they can. */
   val groups: String = word("debug.groups")
 
-  /** How the buckets of a partitioned join are assigned to partitions: `planned`, or
-    * for tests other modes.
-    */
+  /** How the buckets of a partitioned join are assigned to partitions: `planned`, or for tests other modes. */
   val debugPartitions: String = word("debug.partitions")
   val maxBuildBytes: Long = number(MaxBuildBytes)
   val algorithm: String = word(Algorithm)
@@ -68,15 +66,18 @@ class Settings(conf: SQLConf, application: SparkConf) {
   /** The number of partitions into which a full outer join's probe side is shuffled. A partition streams through its
     * task, so few large ones suffice.
     */
-  val parts: Int = math.min(conf.numShufflePartitions, PartsPerPartition * SparkContext.getActive.map(_.defaultParallelism).getOrElse(1))
+  val parts: Int = math.min(
+    conf.numShufflePartitions,
+    PartsPerPartition * SparkContext.getActive.map(_.defaultParallelism).getOrElse(1))
 
   /** The number of partitions into which Spark shuffles rows. */
   val partitions: Int = conf.numShufflePartitions
 
-  private val tooManyRows: Option[String] = values.get(key(MinRows).name).filter(_ => number(MinRows) > morselRows).map { text =>
-    val expected = s"at most spark.sparkext.morsel.maxRows, which is $morselRows"
-    s"${key(MinRows).problem(text, expected)}; $morselRows is used"
-  }
+  private val tooManyRows: Option[String] =
+    values.get(key(MinRows).name).filter(_ => number(MinRows) > morselRows).map { text =>
+      val expected = s"at most spark.sparkext.morsel.maxRows, which is $morselRows"
+      s"${key(MinRows).problem(text, expected)}; $morselRows is used"
+    }
 
   /** The problems of the keys that are set, each with the value that is used instead. */
   val problems: Seq[String] = readings.flatMap(_._3) ++ tooManyRows
@@ -84,7 +85,8 @@ class Settings(conf: SQLConf, application: SparkConf) {
   (problems ++ set.keys.toSeq.sorted.flatMap(ConfigKey.unknown)).foreach(Guarded.warn)
 
   /** Why nothing is planned, if `mode` cannot be read and so counts as off. */
-  val unreadableMode: Option[String] = readings.collectFirst { case (read, _, Some(problem)) if read == key("mode") => problem }
+  val unreadableMode: Option[String] =
+    readings.collectFirst { case (read, _, Some(problem)) if read == key("mode") => problem }
 
   /** The engine that replaces Spark's operators in this session. */
   val engine: Option[String] = ColumnarEngine.of(application, conf)

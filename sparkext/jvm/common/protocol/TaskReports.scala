@@ -86,7 +86,8 @@ private object TaskReports {
   /** The indexes that have been counted, by run and join number, as long as tasks may still report them. */
   private val counted: java.util.Set[(String, Int)] = Collections.synchronizedSet(
     Collections.newSetFromMap(new LinkedHashMap[(String, Int), java.lang.Boolean] {
-      override def removeEldestEntry(eldest: java.util.Map.Entry[(String, Int), java.lang.Boolean]): Boolean = size > Remembered
+      override def removeEldestEntry(eldest: java.util.Map.Entry[(String, Int), java.lang.Boolean]): Boolean =
+        size > Remembered
     }))
   private val Remembered = 10000
 
@@ -99,7 +100,8 @@ private object TaskReports {
 
   /** Also removes the file in which the report is being written. */
   private def remove(report: Path): Unit =
-    Using.resource(Files.newDirectoryStream(report.getParent, s"${report.getFileName}*"))(_.forEach(Files.deleteIfExists(_)))
+    Using.resource(Files.newDirectoryStream(report.getParent, s"${report.getFileName}*"))(_.forEach(
+      Files.deleteIfExists(_)))
 }
 
 // The fields of Python's `TaskMetrics` that are shown, with their names in Python.
@@ -116,5 +118,11 @@ private case class OperatorReport(
     budget_median: Option[Long],
     budget_max: Option[Long],
     headroom_min: Option[Long])
-private case class IndexReport(bytes: Long, seconds: Double, build_rows: Long, build_bytes: Long, reused: Boolean, is_partition: Boolean)
+private case class IndexReport(
+    bytes: Long,
+    seconds: Double,
+    build_rows: Long,
+    build_bytes: Long,
+    reused: Boolean,
+    is_partition: Boolean)
 private case class ScanReport(bytes: Long, rows: Long, row_groups: Long, row_groups_pruned: Long)

@@ -103,7 +103,8 @@ object WorkOrder {
       builds: Seq[JValue],
       made: Option[JValue],
       tasksSharing: Option[Int]): Array[Byte] = {
-    val order = common(spec, settings, output, tasksSharing) ~ ("number" -> number) ~ ("builds" -> builds) ~ ("made" -> made)
+    val order =
+      common(spec, settings, output, tasksSharing) ~ ("number" -> number) ~ ("builds" -> builds) ~ ("made" -> made)
     pickledCall("sparkext.worker.work_order", "build", compact(render(order)))
   }
 
@@ -113,12 +114,15 @@ object WorkOrder {
   def arriving(probe: StructType, builds: Map[Int, StructType], ownsBuild: Boolean, streamed: Option[JValue]): JValue =
     ("probe" -> parse(probe.json)) ~
       ("streamed" -> streamed) ~
-      ("builds" -> builds.toList.sortBy(_._1).map { case (number, schema) => JField(number.toString, parse(schema.json)) }.asObject) ~
+      ("builds" -> builds.toList.sortBy(_._1).map { case (number, schema) =>
+        JField(number.toString, parse(schema.json))
+      }.asObject) ~
       ("owns_build" -> ownsBuild)
 
   private def left(rows: OutgoingRows): JValue =
     ("schema" -> parse(rows.schema.json)) ~
-      ("keys" -> rows.keys.map(key => ("column" -> key.column) ~ ("type" -> key.keyType) ~ ("null_safe" -> key.nullSafe))) ~
+      ("keys" -> rows.keys.map(key =>
+        ("column" -> key.column) ~ ("type" -> key.keyType) ~ ("null_safe" -> key.nullSafe))) ~
       ("buckets" -> rows.buckets) ~
       ("keeps_unmatchable" -> rows.keepsUnmatchable) ~
       rows.way.order
@@ -163,7 +167,11 @@ object WorkOrder {
     HexFormat.of.formatHex(bytes.array)
   }
 
-  private def common(spec: JValue, settings: Map[String, String], output: StructType, tasksSharing: Option[Int]): JObject =
+  private def common(
+      spec: JValue,
+      settings: Map[String, String],
+      output: StructType,
+      tasksSharing: Option[Int]): JObject =
     ("package" -> Shared.PackageVersion) ~
       ("spec" -> spec) ~
       ("settings" -> told(settings)) ~
@@ -195,10 +203,10 @@ object WorkOrder {
     ("scan" -> scanned(scan)) ~
       ("pipeline" ->
         ("spec" -> spec) ~
-          ("parts" -> scan.partitions.map(scan.splits)) ~
-          ("builds" -> builds) ~
-          ("emitted" -> parse(emitted.json)) ~
-          ("projection" -> projection)) ~
+        ("parts" -> scan.partitions.map(scan.splits)) ~
+        ("builds" -> builds) ~
+        ("emitted" -> parse(emitted.json)) ~
+        ("projection" -> projection)) ~
       ("schema" -> parse(schema.json)) ~
       ("max_bytes" -> maxBytes)
 
@@ -206,7 +214,8 @@ object WorkOrder {
   def projection(filter: Option[JValue], columns: Seq[JValue]): JValue = ("filter" -> filter) ~ ("columns" -> columns)
 
   private def scanned(scan: FusedScan): JObject =
-    ("spec" -> scan.spec) ~ ("schema" -> parse(scan.schema.json)) ~ ("buckets" -> scan.buckets) ~ ("calendars" -> scan.calendars)
+    ("spec" -> scan.spec) ~ ("schema" -> parse(
+      scan.schema.json)) ~ ("buckets" -> scan.buckets) ~ ("calendars" -> scan.calendars)
 
   private implicit class Fields(fields: List[JField]) {
     def asObject: JObject = JObject(fields)

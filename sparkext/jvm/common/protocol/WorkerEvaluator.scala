@@ -51,7 +51,8 @@ object WorkerEvaluator {
     def tests(condition: Expression): Boolean = untested(condition).isEmpty
 
     /** The part that prevents this: one that is not covered, or that may fail. */
-    def untested(condition: Expression): Option[String] = uncovered(condition).orElse(Failing.part(condition).map(Wording.of))
+    def untested(condition: Expression): Option[String] =
+      uncovered(condition).orElse(Failing.part(condition).map(Wording.of))
   }
 
   /** Evaluates pair by pair, in code compiled for the condition. */

@@ -47,11 +47,13 @@ object WorkerExpression {
     */
   def text(literal: Literal): Option[JValue] = literal match {
     case Literal(null, _) => Some(JNull)
-    case Literal(value: UTF8String, _) if UTF8String.fromString(value.toString) == value => Some(JString(value.toString))
+    case Literal(value: UTF8String, _) if UTF8String.fromString(value.toString) == value =>
+      Some(JString(value.toString))
     case Literal(value: Decimal, decimal: DecimalType) =>
       Try(value.toJavaBigDecimal.setScale(decimal.scale)).toOption.map(exact => JString(exact.toPlainString))
     case Literal(value: Float, _) => Some(JString(value.toDouble.toString))
-    case Literal(value @ (_: Byte | _: Short | _: Int | _: Long | _: Double | _: Boolean), _) => Some(JString(value.toString))
+    case Literal(value @ (_: Byte | _: Short | _: Int | _: Long | _: Double | _: Boolean), _) =>
+      Some(JString(value.toString))
     case _ => None
   }
 
@@ -97,7 +99,8 @@ object WorkerExpression {
         call("over", divide, Arithmetic.isAnsi(divide))
       case UnscaledValue(child) => call("unscaled", expression)
       case CheckOverflowInSum(sum, decimal, nullOnOverflow, _) =>
-        if (nullOnOverflow) Some(of(sum)) else Some(parts(Seq(sum)).flatMap(known => unlessOverflown(known.head, known.head, decimal, expression)))
+        if (nullOnOverflow) Some(of(sum))
+        else Some(parts(Seq(sum)).flatMap(known => unlessOverflown(known.head, known.head, decimal, expression)))
       case DecimalDivideWithOverflowCheck(sum, count, decimal, _, nullOnOverflow) =>
         Some(parts(Seq(sum, count)).flatMap { parts =>
           val mean = made("over", expression, parts, checked = !nullOnOverflow)
@@ -116,7 +119,8 @@ object WorkerExpression {
           parts(Seq(date)).map(made(start, expression, _, checked = start == "quarter_start"))
         }
       case field: GetDateField if field.child.dataType == DateType => dateField(field).flatMap(call(_, field))
-      case Substring(text, from: Literal, length: Literal) if from.value != null && length.value != null && isString(text) =>
+      case Substring(text, from: Literal, length: Literal)
+          if from.value != null && length.value != null && isString(text) =>
         call("substring", expression)
       case StringTrim(text, None) if isString(text) => call("trim", expression)
       case StringTrimLeft(text, None) if isString(text) => call("trim_left", expression)
@@ -136,7 +140,8 @@ object WorkerExpression {
       case StartsWith(_, pattern: Literal) => stringTest("starts_with", expression, pattern)
       case EndsWith(_, pattern: Literal) => stringTest("ends_with", expression, pattern)
       case Contains(_, pattern: Literal) => stringTest("contains", expression, pattern)
-      case Like(looked, LikePattern(pattern), escape) if isString(looked) => like(expression, looked, LikePattern.plain(pattern, escape))
+      case Like(looked, LikePattern(pattern), escape) if isString(looked) =>
+        like(expression, looked, LikePattern.plain(pattern, escape))
       case _: If => call("if", expression)
       // The choices are nested in each other, and their type is computed from all of them, recursively.
       case CaseWhen(branches, _) if branches.length >= levels => Some(Left(TooDeep))
@@ -261,11 +266,12 @@ object WorkerExpression {
     /** Whether the remainder is exact. Spark computes the remainder of decimals from a quotient of at most 38 digits,
       * and the type of the remainder must hold all of its digits.
       */
-    private def isExactRest(rest: BinaryArithmetic): Boolean = (rest.left.dataType, rest.right.dataType, rest.dataType) match {
-      case (DecimalType.Fixed(one, scale), DecimalType.Fixed(_, otherScale), DecimalType.Fixed(_, ofRest)) =>
-        one - scale + otherScale <= DecimalType.MAX_PRECISION && ofRest == math.max(scale, otherScale)
-      case _ => true
-    }
+    private def isExactRest(rest: BinaryArithmetic): Boolean =
+      (rest.left.dataType, rest.right.dataType, rest.dataType) match {
+        case (DecimalType.Fixed(one, scale), DecimalType.Fixed(_, otherScale), DecimalType.Fixed(_, ofRest)) =>
+          one - scale + otherScale <= DecimalType.MAX_PRECISION && ofRest == math.max(scale, otherScale)
+        case _ => true
+      }
 
     /** Floats are not covered: Spark rounds them by their printed form, which differs between Java versions. */
     private def rounded(name: String, child: Expression, places: Int, of: Expression, ansi: Boolean) =
@@ -286,17 +292,18 @@ object WorkerExpression {
       }
 
     /** Most decimal types can hold the exact result. With the others, it is rounded, or overflows. */
-    private def arithmetic(name: String, operation: BinaryArithmetic): Option[Either[String, WorkerExpression]] = operation.dataType match {
-      case decimal: DecimalType =>
-        val scales = operation.children.map(scaleOf)
-        val linedUp = if (name == "*") scales.sum == decimal.scale else scales.max <= decimal.scale
-        if (linedUp && Failing.holds(decimal, operation)) call(name, operation)
-        else if (!Arithmetic.isTry(operation)) call(Rounding(name), operation, Arithmetic.isAnsi(operation))
-        else None
-      case FloatType | DoubleType => call(name, operation)
-      case _: IntegralType if !Arithmetic.isTry(operation) => call(name, operation, Arithmetic.isAnsi(operation))
-      case _ => None
-    }
+    private def arithmetic(name: String, operation: BinaryArithmetic): Option[Either[String, WorkerExpression]] =
+      operation.dataType match {
+        case decimal: DecimalType =>
+          val scales = operation.children.map(scaleOf)
+          val linedUp = if (name == "*") scales.sum == decimal.scale else scales.max <= decimal.scale
+          if (linedUp && Failing.holds(decimal, operation)) call(name, operation)
+          else if (!Arithmetic.isTry(operation)) call(Rounding(name), operation, Arithmetic.isAnsi(operation))
+          else None
+        case FloatType | DoubleType => call(name, operation)
+        case _: IntegralType if !Arithmetic.isTry(operation) => call(name, operation, Arithmetic.isAnsi(operation))
+        case _ => None
+      }
 
     private def scaleOf(expression: Expression): Int = expression.dataType match {
       case DecimalType.Fixed(_, scale) => scale
@@ -318,13 +325,15 @@ object WorkerExpression {
         case (from, to) if from == to => Some(this.of(child))
         case (from, to) if isExact(from, to) => call("cast", of)
         case (_: IntegralType | _: DecimalType, _: DecimalType) => call("to_decimal", of, of.evalMode == EvalMode.ANSI)
-        case (_: NumericType | BooleanType, to: IntegralType) if of.evalMode != EvalMode.TRY && isCutOff(child, to, of) =>
+        case (_: NumericType | BooleanType, to: IntegralType)
+            if of.evalMode != EvalMode.TRY && isCutOff(child, to, of) =>
           call("to_integer", of, of.evalMode == EvalMode.ANSI && child.dataType != BooleanType)
         case (TimestampNTZType, DateType) => call("to_date", of)
         case (TimestampType, DateType) if isInUTC(of) => call("to_date", of)
         case (DateType, TimestampNTZType) => call("to_timestamp", of, checked = true)
         case (DateType, TimestampType) if isInUTC(of) => call("to_timestamp", of, checked = true)
-        case (TimestampType, TimestampNTZType) | (TimestampNTZType, TimestampType) if isInUTC(of) => call("to_timestamp", of)
+        case (TimestampType, TimestampNTZType) | (TimestampNTZType, TimestampType) if isInUTC(of) =>
+          call("to_timestamp", of)
         case _ => None
       }
 
@@ -347,8 +356,10 @@ object WorkerExpression {
       case (narrow: IntegralType, wide: IntegralType) => narrow.defaultSize < wide.defaultSize
       case (_: IntegralType, FloatType | DoubleType) | (FloatType, DoubleType) => true
       case (decimal: DecimalType, DoubleType) => decimal.precision <= DigitsOfDoubles
-      case (number: IntegralType, decimal: DecimalType) => DecimalType.forType(number).precision + decimal.scale <= decimal.precision
-      case (from: DecimalType, to: DecimalType) => from.scale <= to.scale && from.precision - from.scale <= to.precision - to.scale
+      case (number: IntegralType, decimal: DecimalType) =>
+        DecimalType.forType(number).precision + decimal.scale <= decimal.precision
+      case (from: DecimalType, to: DecimalType) =>
+        from.scale <= to.scale && from.precision - from.scale <= to.precision - to.scale
       case _ => false
     }
   }

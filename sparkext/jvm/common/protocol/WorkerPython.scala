@@ -55,11 +55,12 @@ object WorkerPython {
   }
 
   private[sparkext] def ask(executable: String, timeoutMillis: Long): Either[String, WorkerPython] =
-    Try(start(executable)).toEither.left.map(error => s"$executable does not start: ${error.getMessage}").flatMap { process =>
-      try answer(executable, process, timeoutMillis)
-      finally (process.descendants().toArray :+ process.toHandle).foreach {
-        case running: ProcessHandle => running.destroyForcibly()
-      }
+    Try(start(executable)).toEither.left.map(error => s"$executable does not start: ${error.getMessage}").flatMap {
+      process =>
+        try answer(executable, process, timeoutMillis)
+        finally (process.descendants().toArray :+ process.toHandle).foreach {
+            case running: ProcessHandle => running.destroyForcibly()
+          }
     }
 
   private def start(executable: String): Process = {
@@ -92,7 +93,8 @@ object WorkerPython {
 
   private def understood(executable: String, said: String): Either[String, WorkerPython] = said.split(' ') match {
     case Array(version, Shared.PackageVersion) => Right(WorkerPython(executable, version))
-    case Array(_, other) => Left(s"$executable has sparkext $other, but this jar belongs to sparkext ${Shared.PackageVersion}")
+    case Array(_, other) =>
+      Left(s"$executable has sparkext $other, but this jar belongs to sparkext ${Shared.PackageVersion}")
     case _ => Left(s"$executable printed '$said' instead of its version")
   }
 }
@@ -104,7 +106,8 @@ object WorkerPython {
 private[sparkext] class PythonAnswers(timeoutMillis: Long, retryMillis: Long) {
   private case class Answer(found: Either[String, WorkerPython], asked: Long, answered: Long) {
     def holds: Boolean =
-      found.isRight || (answered - asked >= MILLISECONDS.toNanos(timeoutMillis) && System.nanoTime - answered < MILLISECONDS.toNanos(retryMillis))
+      found.isRight || (answered - asked >= MILLISECONDS.toNanos(
+        timeoutMillis) && System.nanoTime - answered < MILLISECONDS.toNanos(retryMillis))
   }
 
   private val answers = new ConcurrentHashMap[String, Answer]()

@@ -52,12 +52,19 @@ class DeltaTable(relation: HadoopFsRelation) extends RelationTable(relation) {
   }
 
   private def read(vector: String, settings: Configuration): Array[Long] = {
-    val descriptor = Foreign.callModule(s"$Package.actions.DeletionVectorDescriptor", format, "deserializeFromBase64", vector)
+    val descriptor =
+      Foreign.callModule(s"$Package.actions.DeletionVectorDescriptor", format, "deserializeFromBase64", vector)
     val store = Foreign.callModule(s"$Package.storage.dv.DeletionVectorStore", format, "createInstance", settings)
-    val bitmap = Foreign.callModule(s"$Package.deletionvectors.StoredBitmap", format, "create", descriptor, new Path(tablePath.get))
+    val bitmap = Foreign.callModule(
+      s"$Package.deletionvectors.StoredBitmap",
+      format,
+      "create",
+      descriptor,
+      new Path(tablePath.get))
     val positions = Foreign.call(Foreign.call(bitmap, "load", store), "toArray").asInstanceOf[Array[Long]]
     val told = long(descriptor, "cardinality")
-    if (positions.length != told) throw new IllegalStateException(s"${positions.length} rows in a deletion vector of $told")
+    if (positions.length != told)
+      throw new IllegalStateException(s"${positions.length} rows in a deletion vector of $told")
     positions
   }
 }

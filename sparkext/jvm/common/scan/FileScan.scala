@@ -44,7 +44,8 @@ object FileScan {
 
   private class RelationScan(override val node: FileSourceScanExec, override val table: FileTable) extends FileScan {
     override def refused: Option[String] =
-      if (node.partitionFilters.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) Some("partitions chosen at run time")
+      if (node.partitionFilters.exists(_.exists(_.isInstanceOf[PlanExpression[_]])))
+        Some("partitions chosen at run time")
       else if (node.outputPartitioning == SinglePartition) Some("a scan in a single task")
       else None
 
@@ -52,7 +53,8 @@ object FileScan {
       * ids.
       */
     override def place(column: Attribute): Either[String, Either[Int, StoredColumn]] =
-      if (node.fileConstantMetadataColumns.exists(_.exprId == column.exprId)) Left("metadata columns of files") else super.place(column)
+      if (node.fileConstantMetadataColumns.exists(_.exprId == column.exprId)) Left("metadata columns of files")
+      else super.place(column)
 
     override def partitions: Either[String, Seq[FilePartition]] =
       node.getTagValue(Found).filter(_.scan == node).map(listed => Right(listed.partitions)).getOrElse {
@@ -85,7 +87,8 @@ object FileScan {
 
     override def partitions: Either[String, Seq[FilePartition]] = listing(Right(table.partitions))
 
-    override def deleted(partitions: Seq[FilePartition]): Either[String, Map[Path, Array[Long]]] = reading(Right(table.deleted))
+    override def deleted(partitions: Seq[FilePartition]): Either[String, Map[Path, Array[Long]]] =
+      reading(Right(table.deleted))
   }
 
   /** The partitions into which Spark has divided a scan, cached at its node. Computing the partitions of a scan

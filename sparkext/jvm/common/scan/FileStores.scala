@@ -27,12 +27,14 @@ object FileStores {
     if (uri.getScheme == Local) uri.getPath else s"${uri.getScheme}://${uri.getAuthority}${uri.getPath}"
   }
 
-  /** The attributes that change when the file is replaced: for a local file the same as in Python's `file_identity`,
+  /** The attributes that change when the file is replaced: for a local file the same as in Python's `identify_file`,
     * for others the modification time and size in Spark's listing. The latter also identify a local file if the system
     * reports fewer attributes.
     */
   def identity(file: Path, modified: Long, size: Long): FileIdentity = {
-    val status = if (file.toUri.getScheme == Local) Try(Files.readAttributes(Paths.get(file.toUri.getPath), Status)).toOption else None
+    val status = if (file.toUri.getScheme == Local)
+      Try(Files.readAttributes(Paths.get(file.toUri.getPath), Status)).toOption
+    else None
     FileIdentity(file, modified, size, status.map(_.asScala.toMap).getOrElse(Map.empty))
   }
 
@@ -44,7 +46,8 @@ object FileStores {
     val remote = files.map(_.toUri).filter(_.getScheme != Local).map(uri => (uri.getScheme, uri.getAuthority)).distinct
     val found = remote.map { case (scheme, authority) =>
       // S3A addresses have no host or port in addition to the bucket's name.
-      if (Try(FileSystem.getFileSystemClass(scheme, hadoop).getName).toOption.contains(Connector) && authority != null) {
+      if (Try(FileSystem.getFileSystemClass(scheme, hadoop).getName).toOption.contains(
+          Connector) && authority != null) {
         new S3Settings(authority, hadoop).bucket.left.map(reason => s"bucket $authority: $reason")
       } else Left(s"files that workers do not read: $scheme:")
     }

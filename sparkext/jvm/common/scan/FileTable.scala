@@ -77,9 +77,10 @@ sealed trait StoredColumn {
 
 /** A column with this name. */
 case class NamedColumn(name: String) extends StoredColumn {
-  override def in(schema: MessageType, caseSensitive: Boolean): Seq[Type] = schema.getFields.asScala.toSeq.filter { field =>
-    if (caseSensitive) field.getName == name else field.getName.equalsIgnoreCase(name)
-  }
+  override def in(schema: MessageType, caseSensitive: Boolean): Seq[Type] =
+    schema.getFields.asScala.toSeq.filter { field =>
+      if (caseSensitive) field.getName == name else field.getName.equalsIgnoreCase(name)
+    }
   override def json: JValue = JString(name)
 }
 

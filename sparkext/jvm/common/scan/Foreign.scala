@@ -11,7 +11,8 @@ private object Foreign {
 
   /** The result of a method with this name that accepts these arguments, whether or not it is public. */
   def call(target: AnyRef, method: String, arguments: AnyRef*): AnyRef = {
-    val found = inherited(target.getClass).flatMap(_.getDeclaredMethods).filterNot(member => Modifier.isStatic(member.getModifiers))
+    val found = inherited(target.getClass).flatMap(_.getDeclaredMethods).filterNot(member =>
+      Modifier.isStatic(member.getModifiers))
     invoked(found, target, method, arguments)
   }
 
@@ -29,7 +30,8 @@ private object Foreign {
   private def loaded(name: String, beside: AnyRef): Class[_] = Class.forName(name, true, beside.getClass.getClassLoader)
 
   private def invoked(methods: Seq[Method], target: AnyRef, name: String, arguments: Seq[AnyRef]): AnyRef = {
-    val method = methods.find(member => member.getName == name && !member.isBridge && accepts(member.getParameterTypes, arguments))
+    val method = methods.find(member =>
+      member.getName == name && !member.isBridge && accepts(member.getParameterTypes, arguments))
       .getOrElse(throw new NoSuchMethodException(s"${target.getClass.getName}.$name of ${arguments.length} arguments"))
     method.setAccessible(true)
     unwrapped(method.invoke(target, arguments: _*))
@@ -38,10 +40,13 @@ private object Foreign {
   private def inherited(found: Class[_]): Seq[Class[_]] =
     Iterator.iterate[Class[_]](found)(_.getSuperclass).takeWhile(_ != null).toSeq.flatMap(one => one +: interfaces(one))
 
-  private def interfaces(found: Class[_]): Seq[Class[_]] = found.getInterfaces.toSeq.flatMap(one => one +: interfaces(one))
+  private def interfaces(found: Class[_]): Seq[Class[_]] =
+    found.getInterfaces.toSeq.flatMap(one => one +: interfaces(one))
 
   private def accepts(parameters: Array[Class[_]], arguments: Seq[AnyRef]): Boolean =
-    parameters.length == arguments.length && parameters.zip(arguments).forall { case (parameter, argument) => parameter.isInstance(argument) }
+    parameters.length == arguments.length && parameters.zip(arguments).forall { case (parameter, argument) =>
+      parameter.isInstance(argument)
+    }
 
   /** Throws the library's own exception, instead of the one for a failed call. */
   private def unwrapped(body: => AnyRef): AnyRef =

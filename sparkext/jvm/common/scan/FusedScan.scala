@@ -35,7 +35,8 @@ case class FusedScan(
   /** Python's `ScanSpec`. */
   def spec: JValue =
     ("columns" -> columns.map { column =>
-      ("name" -> column.attribute.name) ~ ("stored" -> column.stored.toOption.map(_.json)) ~ ("partition" -> column.stored.left.toOption)
+      ("name" -> column.attribute.name) ~ ("stored" -> column.stored.toOption.map(
+        _.json)) ~ ("partition" -> column.stored.left.toOption)
     }) ~
       ("outputs" -> outputs) ~
       ("filter" -> filter.flatMap(WorkerEvaluator.Arrow.of(_, place).toOption)) ~
@@ -83,7 +84,8 @@ case class FusedScan(
   private def place(attribute: Attribute): ColumnRef =
     ColumnRef(
       0,
-      columns.indexWhere(column => column.attribute.exprId == attribute.exprId && column.dataType == attribute.dataType))
+      columns.indexWhere(column =>
+        column.attribute.exprId == attribute.exprId && column.dataType == attribute.dataType))
 }
 
 /** A column, emitted as `dataType`: a partition value, by its index, or a column of the files. */
@@ -109,14 +111,25 @@ object FusedScan {
         _ <- JoinStage.check(marks.nonEmpty || !scan.marksDeleted, "the query reads deleted rows")
         columns <- columnsOf(scan, peeled.outputs, filters)
         filter = filters.reduceOption(And)
-        _ <- filter.flatMap(WorkerEvaluator.Arrow.untested).map(part => s"a filter that only Spark evaluates: $part").toLeft(())
+        _ <- filter.flatMap(WorkerEvaluator.Arrow.untested).map(part =>
+          s"a filter that only Spark evaluates: $part").toLeft(())
         partitions <- scan.partitions
         deleted <- scan.deleted(partitions)
-        _ <- JoinStage.check(deleted.values.map(_.length.toLong).sum <= MostDeleted, s"more than $MostDeleted deleted rows")
+        _ <- JoinStage.check(
+          deleted.values.map(_.length.toLong).sum <= MostDeleted,
+          s"more than $MostDeleted deleted rows")
         buckets <- FileStores.buckets(partitions.flatMap(_.files).map(_.toPath), scan.table.hadoop)
         stored = columns.flatMap(column => column.stored.toOption.map(column.attribute -> _))
         _ <- ParquetFiles.check(scan.table, stored, partitions)
-      } yield FusedScan(columns, peeled.outputs.length, filter, scan.table, partitions, deleted, buckets, SQLConf.get.caseSensitiveAnalysis)
+      } yield FusedScan(
+        columns,
+        peeled.outputs.length,
+        filter,
+        scan.table,
+        partitions,
+        deleted,
+        buckets,
+        SQLConf.get.caseSensitiveAnalysis)
 
   /** The columns that workers will read so that `plan` emits `columns`; None if Spark will read them. This is a
     * forecast, before there is a physical plan.
@@ -179,7 +192,10 @@ object FusedScan {
     case _ => false
   }
 
-  private def columnsOf(scan: FileScan, outputs: Seq[Expression], filters: Seq[Expression]): Either[String, Seq[ScanColumn]] = {
+  private def columnsOf(
+      scan: FileScan,
+      outputs: Seq[Expression],
+      filters: Seq[Expression]): Either[String, Seq[ScanColumn]] = {
     val direct = AttributeSet(outputs.collect { case attribute: Attribute => attribute })
     val columns = (outputs ++ AttributeSet(filters).filterNot(direct.contains)).map {
       case expression @ Widened(attribute) => scan.place(attribute).map(ScanColumn(attribute, expression.dataType, _))

@@ -51,14 +51,16 @@ class IcebergTable private (scan: Scan) extends FileTable {
     columns.get(column.name).toRight(s"column ${column.name}, which is not in the files").flatMap { field =>
       val id = Foreign.call(field, "fieldId").asInstanceOf[Int]
       if (id >= FirstReserved) Left(s"metadata column ${column.name} of Iceberg")
-      else if (Foreign.call(field, "initialDefault") != null) Left(s"column ${column.name} has a default value for files without it")
+      else if (Foreign.call(field, "initialDefault") != null)
+        Left(s"column ${column.name} has a default value for files without it")
       else Right(NumberedColumn(id))
     }
 
   override def isRequired(column: Attribute): Boolean =
     columns.get(column.name).exists(field => Foreign.call(field, "isRequired") == true)
 
-  override def listed: Seq[ListedFile] = Try(tasks.map(task => ListedFile(task.path, 0L, task.size)).distinct).getOrElse(Nil)
+  override def listed: Seq[ListedFile] =
+    Try(tasks.map(task => ListedFile(task.path, 0L, task.size)).distinct).getOrElse(Nil)
 
   override def state: Option[String] = Option(Foreign.call(scan, "snapshotId")).map(snapshot => s"snapshot $snapshot")
 
@@ -70,7 +72,12 @@ class IcebergTable private (scan: Scan) extends FileTable {
     groups.zipWithIndex.map { case (group, number) =>
       val parts = group.map { task =>
         val start = if (task.start == first(task.path)) 0L else task.start
-        PartitionedFile(InternalRow.empty, SparkPath.fromPath(task.path), start, task.start + task.length - start, fileSize = task.size)
+        PartitionedFile(
+          InternalRow.empty,
+          SparkPath.fromPath(task.path),
+          start,
+          task.start + task.length - start,
+          fileSize = task.size)
       }
       FilePartition(number, parts.toArray)
     }
@@ -109,7 +116,8 @@ class IcebergTable private (scan: Scan) extends FileTable {
       val format = Foreign.call(file, "format").toString
       if (format != "PARQUET") Some(s"not a Parquet scan: $format files of Iceberg")
       else if ((file +: deletes).exists(Foreign.call(_, "keyMetadata") != null)) Some("files are encrypted")
-      else deletes.map(Foreign.call(_, "content").toString).find(_ != "POSITION_DELETES").map(_ => "deletions by equality")
+      else
+        deletes.map(Foreign.call(_, "content").toString).find(_ != "POSITION_DELETES").map(_ => "deletions by equality")
     }
   }
 }

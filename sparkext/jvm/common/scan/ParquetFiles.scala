@@ -17,13 +17,18 @@ object ParquetFiles {
   private val Counted = 256
 
   /** Whether every file has these columns in the types that the query assumes, or does not have them. */
-  def check(table: FileTable, columns: Seq[(Attribute, StoredColumn)], partitions: Seq[FilePartition]): Either[String, Unit] = {
+  def check(
+      table: FileTable,
+      columns: Seq[(Attribute, StoredColumn)],
+      partitions: Seq[FilePartition]): Either[String, Unit] = {
     val files = partitions.flatMap(_.files).distinctBy(_.filePath).map(identified)
     val rules = new ParquetRules(table, columns, SQLConf.get)
     for {
       _ <- columns.flatMap { case (column, _) => rules.column(column) }.headOption.toLeft(())
       footers <- ParquetFooters.of(files, table)
-      _ <- files.zip(footers).flatMap { case (file, footer) => rules.file(footer.meta).map(problem => s"${file.path}: $problem") }
+      _ <- files.zip(footers).flatMap { case (file, footer) =>
+        rules.file(footer.meta).map(problem => s"${file.path}: $problem")
+      }
         .headOption.toLeft(())
     } yield ()
   }
@@ -57,8 +62,9 @@ object ParquetFiles {
 
   /** The number of integers from the smallest to the largest value of a column, if the files state them. */
   def range(table: FileTable, column: Attribute): Option[Double] =
-    known(table, column).map { case (stored, footers) => footers.flatMap(_.range(stored)) }.filter(_.nonEmpty).map { ranges =>
-      ranges.map(_._2).max.toDouble - ranges.map(_._1).min.toDouble + 1.0
+    known(table, column).map { case (stored, footers) => footers.flatMap(_.range(stored)) }.filter(_.nonEmpty).map {
+      ranges =>
+        ranges.map(_._2).max.toDouble - ranges.map(_._1).min.toDouble + 1.0
     }
 
   /** Begin to read the footers that planning is about to request, those of all tables concurrently. */

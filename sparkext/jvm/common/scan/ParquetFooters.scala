@@ -34,12 +34,14 @@ private object ParquetFooters {
       texts: Map[String, Long]) {
 
     /** The bytes of the values in a text column; 0 for other columns. */
-    def bytesOf(column: StoredColumn): Long = column.in(meta.getSchema, caseSensitive = false).map(field => texts.getOrElse(lower(field.getName), 0L)).sum
+    def bytesOf(column: StoredColumn): Long =
+      column.in(meta.getSchema, caseSensitive = false).map(field => texts.getOrElse(lower(field.getName), 0L)).sum
 
     def isOrdered(column: StoredColumn): Boolean = named(column).exists(ordered.contains)
     def range(column: StoredColumn): Option[(Long, Long)] = named(column).flatMap(ranges.get)
 
-    private def named(column: StoredColumn): Option[String] = column.in(meta.getSchema, caseSensitive = true).headOption.map(_.getName)
+    private def named(column: StoredColumn): Option[String] =
+      column.in(meta.getSchema, caseSensitive = true).headOption.map(_.getName)
   }
 
   private val footers = CacheBuilder.newBuilder().maximumSize(KeptFooters).build[FileIdentity, Footer]()
@@ -67,7 +69,12 @@ private object ParquetFooters {
     val status = new FileStatus(file.size, false, 1, file.size, file.modified, file.path)
     Using.resource(ParquetFileReader.open(HadoopInputFile.fromStatus(status, hadoop), options)) { reader =>
       val rowGroups = reader.getRowGroups.asScala.toSeq
-      Footer(reader.getFooter.getFileMetaData, reader.getRecordCount, ordered(rowGroups), ranges(rowGroups), texts(rowGroups))
+      Footer(
+        reader.getFooter.getFileMetaData,
+        reader.getRecordCount,
+        ordered(rowGroups),
+        ranges(rowGroups),
+        texts(rowGroups))
     }
   }
 
@@ -77,7 +84,8 @@ private object ParquetFooters {
   private def texts(rowGroups: Seq[BlockMetaData]): Map[String, Long] =
     rowGroups.flatMap(_.getColumns.asScala).filter(_.getPrimitiveType.getPrimitiveTypeName == PrimitiveTypeName.BINARY)
       .groupMapReduce(chunk => lower(chunk.getPath.toDotString)) { chunk =>
-        val told = Option(chunk.getSizeStatistics).filter(_.isValid).flatMap(sizes => sizes.getUnencodedByteArrayDataBytes.toScala)
+        val told = Option(chunk.getSizeStatistics).filter(_.isValid).flatMap(sizes =>
+          sizes.getUnencodedByteArrayDataBytes.toScala)
         told.map(_.longValue).getOrElse(math.max(chunk.getTotalUncompressedSize, chunk.getValueCount * LongText))
       }(_ + _)
 
@@ -98,7 +106,9 @@ private object ParquetFooters {
   private def ranges(rowGroups: Seq[BlockMetaData]): Map[String, (Long, Long)] =
     rowGroups.flatMap(_.getColumns.asScala).flatMap { chunk =>
       Option(chunk.getStatistics).flatMap(range).map(chunk.getPath.toDotString -> _)
-    }.groupMapReduce(_._1)(_._2) { case ((low, high), (otherLow, otherHigh)) => (math.min(low, otherLow), math.max(high, otherHigh)) }
+    }.groupMapReduce(_._1)(_._2) { case ((low, high), (otherLow, otherHigh)) =>
+      (math.min(low, otherLow), math.max(high, otherHigh))
+    }
 
   private def range(statistics: Statistics[_]): Option[(Long, Long)] = statistics match {
     case ints: IntStatistics if ints.hasNonNullValue => Some((ints.getMin.toLong, ints.getMax.toLong))

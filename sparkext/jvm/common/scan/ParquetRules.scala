@@ -25,7 +25,8 @@ private class ParquetRules(table: FileTable, columns: Seq[(Attribute, StoredColu
 
   /** The reason why a column cannot be read, whatever the files contain. */
   def column(attribute: Attribute): Option[String] =
-    if (isFlat(attribute.dataType)) None else Some(s"column ${attribute.name} of type ${attribute.dataType.simpleString}")
+    if (isFlat(attribute.dataType)) None
+    else Some(s"column ${attribute.name} of type ${attribute.dataType.simpleString}")
 
   def file(footer: FileMetaData): Option[String] =
     if (footer.getEncryptionType != EncryptionType.UNENCRYPTED) Some("is encrypted")
@@ -49,8 +50,7 @@ private class ParquetRules(table: FileTable, columns: Seq[(Attribute, StoredColu
     if (!field.isPrimitive || field.isRepetition(Type.Repetition.REPEATED)) Some(s"column ${attribute.name} is nested")
     else if (!sparks.contains(attribute.dataType)) {
       Some(s"column ${attribute.name} is of ${sparks.map(other => s"type ${other.simpleString}").getOrElse("no type that Spark reads")}")
-    }
-    else if (!isPlain(field, attribute.dataType)) Some(s"column ${attribute.name} is stored as $field")
+    } else if (!isPlain(field, attribute.dataType)) Some(s"column ${attribute.name} is stored as $field")
     else if (isRebased(field, attribute.dataType, footer)) Some(s"column ${attribute.name} uses another calendar")
     else None
   }
@@ -58,7 +58,8 @@ private class ParquetRules(table: FileTable, columns: Seq[(Attribute, StoredColu
   private def isRebased(field: Type, dataType: DataType, footer: FileMetaData): Boolean = {
     val known = (key: String) => footer.getKeyValueMetaData.get(key)
     val spec = dataType match {
-      case TimestampType if isInt96(field) => Some(DataSourceUtils.int96RebaseSpec(known, options.int96RebaseModeInRead))
+      case TimestampType if isInt96(field) =>
+        Some(DataSourceUtils.int96RebaseSpec(known, options.int96RebaseModeInRead))
       case DateType | TimestampType => Some(DataSourceUtils.datetimeRebaseSpec(known, options.datetimeRebaseModeInRead))
       case _ => None
     }

@@ -35,14 +35,17 @@ class RelationTable(relation: HadoopFsRelation) extends FileTable {
   }
 
   override def stored(column: Attribute): Either[String, StoredColumn] =
-    relation.dataSchema.find(_.name == column.name).toRight(s"column ${column.name}, which is not in the files").flatMap { field =>
-      if (field.metadata.contains(ExistsDefault)) Left(s"column ${column.name} has a default value for files without it")
+    relation.dataSchema.find(_.name == column.name).toRight(
+      s"column ${column.name}, which is not in the files").flatMap { field =>
+      if (field.metadata.contains(ExistsDefault))
+        Left(s"column ${column.name} has a default value for files without it")
       else Right(inFiles(field))
     }
 
   /** The name or id by which Spark's reader finds the column. */
   protected def inFiles(field: StructField): StoredColumn =
-    if (SQLConf.get.parquetFieldIdReadEnabled && ParquetUtils.hasFieldId(field)) NumberedColumn(ParquetUtils.getFieldId(field))
+    if (SQLConf.get.parquetFieldIdReadEnabled && ParquetUtils.hasFieldId(field))
+      NumberedColumn(ParquetUtils.getFieldId(field))
     else NamedColumn(field.name)
 
   override def listed: Seq[ListedFile] =

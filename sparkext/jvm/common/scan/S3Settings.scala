@@ -13,7 +13,8 @@ class S3Settings(bucketName: String, hadoop: Configuration) {
   import S3Settings._
 
   private def setting(name: String): Option[String] =
-    Seq(s"fs.s3a.bucket.$bucketName.$name", s"fs.s3a.$name").flatMap(key => Option(hadoop.getTrimmed(key))).find(_.nonEmpty)
+    Seq(s"fs.s3a.bucket.$bucketName.$name", s"fs.s3a.$name").flatMap(key => Option(hadoop.getTrimmed(key))).find(
+      _.nonEmpty)
 
   /** Like Hadoop, uses the default for a value that is neither true nor false. */
   private def enabled(name: String, default: Boolean): Boolean =
@@ -44,8 +45,10 @@ class S3Settings(bucketName: String, hadoop: Configuration) {
     * do.
     */
   private def credentials: Either[String, JObject] = {
-    val providers = setting("aws.credentials.provider").fold(DefaultProviders)(_.split("[,\\s]+").filter(_.nonEmpty).toSeq)
-    val keys = for (access <- secret("access.key"); key <- secret("secret.key")) yield ("access_key" -> access) ~ ("secret_key" -> key)
+    val providers =
+      setting("aws.credentials.provider").fold(DefaultProviders)(_.split("[,\\s]+").filter(_.nonEmpty).toSeq)
+    val keys = for (access <- secret("access.key"); key <- secret("secret.key"))
+      yield ("access_key" -> access) ~ ("secret_key" -> key)
     val session = for (keys <- keys; token <- secret("session.token")) yield keys ~ ("session_token" -> token)
     providers.map(_.split('.').last).map {
       case "TemporaryAWSCredentialsProvider" => session.map(Right(_))
@@ -63,7 +66,9 @@ object S3Settings {
   /** Settings that change the data, or the access to it, and that workers do not support; each with the values that
     * have no effect.
     */
-  private val Unmapped = Shared.fields("s3_unmapped").map { case (name, harmless) => name -> harmless.extract[Set[String]] }
+  private val Unmapped = Shared.fields("s3_unmapped").map { case (name, harmless) =>
+    name -> harmless.extract[Set[String]]
+  }
   private val Endpoint: Regex = Shared("s3_endpoint").extract[String].r
   private val AwsEndpoint: Regex = Shared("s3_aws_endpoint").extract[String].r
   private val DefaultProviders = Shared("s3_default_providers").extract[Seq[String]]

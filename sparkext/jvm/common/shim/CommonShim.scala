@@ -10,11 +10,11 @@ import org.apache.spark.api.python.{PythonBroadcast, SimplePythonFunction}
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
 import org.apache.spark.serializer.Serializer
-import org.apache.spark.sql.{classic, SparkSession}
+import org.apache.spark.sql.{SparkSession, classic}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.optimizer.Optimizer
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.execution.{SparkPlan, SparkPlanner, SQLExecution}
+import org.apache.spark.sql.execution.{SQLExecution, SparkPlan, SparkPlanner}
 import org.apache.spark.sql.execution.arrow.ArrowConverters
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.execution.python.PythonSQLMetrics
@@ -34,7 +34,11 @@ trait CommonShim {
   def streams: Boolean = false
 
   /** The blocks that are sent to partitions through such a shuffle. */
-  def streamed(blocks: RDD[(Int, InternalRow)], partitions: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
+  def streamed(
+      blocks: RDD[(Int, InternalRow)],
+      partitions: Int,
+      serializer: Serializer,
+      metrics: Map[String, SQLMetric]): RDD[InternalRow] =
     throw new UnsupportedOperationException
 
   private val BatchRows = 65536L
@@ -71,7 +75,9 @@ trait CommonShim {
   }
 
   def pythonMetrics(context: SparkContext): Map[String, SQLMetric] =
-    PythonSQLMetrics.pythonSizeMetricsDesc.map { case (key, text) => key -> SQLMetrics.createSizeMetric(context, text) } ++
+    PythonSQLMetrics.pythonSizeMetricsDesc.map { case (key, text) =>
+      key -> SQLMetrics.createSizeMetric(context, text)
+    } ++
       PythonSQLMetrics.pythonTimingMetricsDesc.map { case (key, text) =>
         key -> SQLMetrics.createTimingMetric(context, text)
       } ++
