@@ -108,6 +108,7 @@ notebook: java $(VENV)/.has-dev
 lint: $(VENV)/.has-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python -m tests.scalafmt --check
 	rm -rf build/lib build/typed
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
 	cd build/typed && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache
