@@ -76,6 +76,16 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 """The versions that a release is installed in."""
 
 
+@nox.session(allow_parallel=True, python="3.13")
+def tables(session: nox.Session) -> None:
+    """Run the tests of Delta Lake and Iceberg tables on Spark 4.1, with fewer combinations than `lakes`.
+
+    It is the longest session, so it is the first of those that run two at a time.
+    """
+    _install(session, "4.1")
+    session.run("pytest", "-q", *(session.posargs or ["tests/lakes"]), env={"SPARK_HOME": None})
+
+
 @nox.session(allow_parallel=True)
 @nox.parametrize(
     ["python", "spark", "suites"],
@@ -92,8 +102,6 @@ def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
     options = ["-k", f"not ({' or '.join(NOT_IN_3_5)})"] if spark == "3.5" else []
     environment = {"SPARK_HOME": None, "SPARKEXT_TEST_EXTENSION": "1" if planned else None}
     session.run("pytest", "-q", *options, *(session.posargs or suites), env=environment)
-    if spark == "4.1" and not session.posargs:
-        session.run("pytest", "-q", "tests/lakes", env={"SPARK_HOME": None})
 
 
 @nox.session(default=False, python="3.11")
