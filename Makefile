@@ -1,7 +1,7 @@
 # Everything sets itself up in .venv on its first run; a change of pyproject.toml sets it up again.
 #
 #   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
-#   make check         lint, types, kernels, planners and both doors: what to run all day
+#   make check         lint, types, kernels, planners and both APIs: what to run all day
 #   make test          lint, the documentation, then every test function, page and example at least once
 #   make versions      small suites on other Sparks and Pythons; fetches them, and needs the Pythons
 #   make suites        every test in every combination, on every Spark that there is a jar for: hours; docs/versions.md

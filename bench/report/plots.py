@@ -256,7 +256,7 @@ def redraw_plot(line: Mapping[str, Any]) -> Figure:
     below.legend(fontsize=8.5, loc="upper left", ncols=2)
     below.xaxis.get_major_locator().set_params(integer=True)
     share = f"; shaded: one device has {max(line['share']):.0%} of all rows" if large else ""
-    below.set_xlabel(f"batch; dotted: another table of slots from the next one on{share}")
+    below.set_xlabel(f"batch; dotted: another routing table from the next one on{share}")
     return figure
 
 

@@ -341,7 +341,7 @@ GROUPS = (
         },
     ),
     Group(
-        "Slots that run in waves",
+        "Partitions that run in waves",
         (
             "If `spark.sparkext.partitioned.stages` is `pipelined`, a partitioned join still runs in waves for these"
             " reasons. `EXPLAIN` shows `partitions=in waves (<reason>)` at the pipeline."

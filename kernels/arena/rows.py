@@ -52,7 +52,7 @@ def is_row_before(
 ) -> bool:
     """Return whether a row is before another: by the first value, then the next, nulls first.
 
-    `orders`: the address of the order of each value (see `words.before`).
+    `orders`: the address of the order of each value (see `words.is_before`).
     """
     for place in range(width):
         null, other = (arena[one] >> place) & 1, (arena[two] >> place) & 1

@@ -1,10 +1,9 @@
 """The bucket of each row, and rows in the order of their partitions.
 
-Paper 5 calls a bucket a hash line.
-
     keys ──▶ hash ──▶ bucket (some of its bits) ──▶ partition (by a table) ──▶ rows of partition 0, of partition 1, …
 
-Equal keys have the same bucket on both sides of a join, if both sides are normalised alike. The bucket, and the home
+Paper 5 (`docs/papers.md`) calls a bucket a hash line. Equal keys have the same bucket on both sides of a join, if both
+sides are normalised alike. The bucket, and the home
 slot in a hash index, use different bits of the hash; otherwise the keys of a partition would have only few home slots.
 """
 

@@ -1,8 +1,7 @@
 """The load balancer: evens out the partitions of a partitioned join while it runs, by the cost of each bucket.
 
 Source: Yasui, Tamura, Oguchi and Kitsuregawa, dynamic load balancing in a parallel DBMS (`docs/papers.md` 5). The paper
-calls the load balancer foreman and a bucket hash line. The load of a partition, or of a bucket, over the last interval
-is
+calls the load balancer foreman and a bucket hash line. The load of a partition or of a bucket over the last interval is
 
     L = N_recv · T_recv + N_comp · T_comp + N_send · T_send
 

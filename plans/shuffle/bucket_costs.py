@@ -24,8 +24,8 @@ SECONDS_PER_ROW_OF_SEVERAL = 22e-9
 
 SECONDS_PER_BYTE = 0.8e-9
 SECONDS_PER_BLOCK = 70e-6
-"""Seconds to read received rows: per byte in memory, and per block. There is at least one block
-per bucket and map task.
+"""Seconds to read received rows: per byte in memory, and per block. There is at least one block per bucket and map
+task.
 
 Measured together: joins of 4 M rows with 1, 2, 4 and 16 matches each, of Zipf keys, of lineitem and orders with four
 and with nine columns took 0.8 to 1.25 times the planned seconds."""

@@ -1,17 +1,15 @@
-"""Load table of a stage whose rows stream through it: the load balancer decides by it (`docs/papers.md` 5).
-
-The load table is a `LoadTable` in the code.
+"""The load table of a stage whose rows stream through it: the load balancer decides by it (`docs/papers.md` 5).
 
     tasks that route rows ──rows per bucket──▶ load table ◀──rows and seconds per bucket── partitions
               ▲                                    │
               └───────── routing table ────────────┤
                                                    ◀──proposal── the task that finds an interval expired
 
-All tasks that route rows share one load table, and any of them may act as the load balancer: it
-judges an interval, and proposes the routing table of the next. The first of several proposals for one interval is
-accepted, so there is one sequence of routing tables. A partition fetches the build rows of a bucket
-when the first probe rows of the bucket arrive. Build rows do not change, so tasks may route by different tables, as
-long as each probe row goes to one partition.
+All tasks that route rows share one load table, and any of them may act as the load balancer: it judges an interval, and
+proposes the routing table of the next. The first of several proposals for one interval is accepted, so there is one
+sequence of routing tables. A partition fetches the build rows of a bucket when the first probe rows of the bucket
+arrive. Build rows do not change, so tasks may route by different tables, as long as each probe row goes to one
+partition.
 """
 
 from __future__ import annotations

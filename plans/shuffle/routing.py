@@ -1,8 +1,8 @@
 """Routing table of an exchange: the partitions that receive the rows of each bucket.
 
-Paper 5 calls a bucket a hash line. Every bucket has a home partition: its
-id modulo the number of partitions. Only buckets elsewhere have an entry, which is removed when they return home. So a
-table of many buckets and partitions is as small as the number of moved buckets.
+Paper 5 (`docs/papers.md`) calls a bucket a hash line. Every bucket has a home partition: its id modulo the number of
+partitions. Only buckets elsewhere have an entry, which is removed when they return home. So a table of many buckets and
+partitions is as small as the number of moved buckets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The load balancer's plan of a partitioned join, made before any probe row is joined.
 
-Its input are the counts that the map tasks of both sides have reported.
+Its input is the counts that the map tasks of both sides have reported.
 
     counts per bucket ──▶ number of partitions ──▶ loads ──▶ load balancer ──▶ buckets and shares of each partition
 
@@ -50,8 +50,8 @@ class WavePlan:
     starts tasks in this order: a free core takes the next one. `cut`: the grid shape, if the partitions are units of a
     join matrix; no bucket is moved then. After the units there are `owners` more partitions, each of which emits the
     unmatched rows of a part of the build side: see `plans.shuffle.matrix`. `work`: for partitions of buckets, the
-    seconds by the unit costs for received rows and for pairs. Once the partitions have run, `Scale.measured` compares
-    their measured seconds with `work`.
+    seconds by the unit costs for received rows and for pairs. Once the partitions have run,
+    `CostScale.measured` compares their measured seconds with `work`.
     """
 
     partitions: tuple[tuple[Share, ...], ...]

@@ -6,9 +6,9 @@ Source: Wang, Fang and Zhang, MFM (`docs/papers.md` 3).
      left 0  │  unit 0    unit 1        unit (i, j) joins fragment i of the left side with fragment j of the right one
      left 1  │  unit 2    unit 3
 
-Each row has a bucket, a number below `BUCKETS`: the hash of its key if equal keys have to meet, else
-a random number. A fragment is a range of buckets, so rows that were written under one grid shape can be found under
-another. Units are joined in partitions.
+Each row has a bucket, a number below `BUCKETS`: the hash of its key if equal keys have to meet, else a random number. A
+fragment is a range of buckets, so rows that were written under one grid shape can be found under another. Units are
+joined in partitions.
 """
 
 from __future__ import annotations

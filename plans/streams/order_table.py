@@ -1,8 +1,8 @@
 """Routing of the rows of an ordered stream: P-SORT, with another planner than the paper's (`plans.streams.psort`).
 
-Order keys and operator keys are hashed to buckets, as there may be any number of keys. Rows of an
-order bucket go to one partition. Rows of a split order bucket are processed in an earlier stage, in the
-partitions of their operator buckets, and one partition of the later stage merges the results.
+Order keys and operator keys are hashed to buckets, as there may be any number of keys. Rows of an order bucket go to
+one partition. Rows of a split order bucket are processed in an earlier stage, in the partitions of their operator
+buckets, and one partition of the later stage merges the results.
 
     rows ──▶ order bucket ──┬─ whole ──▶ partition of the order bucket ──────────────────────────▶ results
                             └─ split ──▶ partition of the operator bucket ──▶ merging partition ─▶ results

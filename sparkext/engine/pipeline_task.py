@@ -42,9 +42,8 @@ class PipelineTask(ConfiguredTask):
     `scan`: how to read the probe side. If it is given, the batches contain the splits to read instead of probe rows: as
     JSON texts, or as indexes into `parts`. `made`: the source of a derived probe side; a single task with a single
     input row reads all of it. `partition`: the schemas of an exchange partition. If it is given, the batches contain
-    blocks with the rows of both sides or, with `partition_in_files`, the locations of these blocks. Build
-    sides from the exchange have no source. `leaving`: how to partition outgoing rows, if the result goes to other
-    tasks.
+    blocks with the rows of both sides or, with `partition_in_files`, the locations of these blocks. Build sides from
+    the exchange have no source. `leaving`: how to partition outgoing rows, if the result goes to other tasks.
     """
 
     spec_json: str

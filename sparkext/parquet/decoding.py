@@ -41,9 +41,9 @@ def _measure_longest(values: pa.Array) -> int:
 def convert_to_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     """Return a file's values in the Arrow type of the Spark type that the query expects.
 
-    The planner, or `rules.misread`, has verified that the values are the same; their representation may differ
-    (dictionaries, units). Strings beyond the range of 32-bit offsets keep 64-bit offsets: `RowSet` copies them in
-    parts.
+    The planner, or `rules.find_read_problem`, has verified that the values are the same; their representation may
+    differ (dictionaries, units). Strings beyond the range of 32-bit offsets keep 64-bit offsets: `RowSet` copies them
+    in parts.
 
     Raises
     ------

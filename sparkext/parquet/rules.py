@@ -38,8 +38,8 @@ def find_read_problem(
 ) -> str | None:
     """Return why a column of a file cannot be read as Spark reads it; None if it can, or if the file lacks it.
 
-    `metadata`: the file's footer. `names`: the file's top-level columns that match `name`, see `OpenedFile.called`.
-    `leaf`: the index of the Parquet column with its values, None if it is nested.
+    `metadata`: the file's footer. `names`: the file's top-level columns that match `name`, see
+    `OpenedFile.match_names`. `leaf`: the index of the Parquet column with its values, None if it is nested.
     """
     if not names:
         return None

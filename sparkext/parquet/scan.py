@@ -118,7 +118,7 @@ class ParquetScan:
         return sum(file.metadata.num_rows for file in opened)
 
     def identity(self, path: str) -> Identity:
-        """Return the identity of the file at a path, cached for the present run of a query (see `one_run`)."""
+        """Return the identity of the file at a path, cached for the present run of a query (see `cache_identities`)."""
         with wrap_read_errors(path):
             return identity_of(path, self.buckets)
 

@@ -4,9 +4,9 @@
                                   ├─▶ shuffled by partition ──mapInArrow──▶ rows joined, partition by partition
     right ──mapInArrow──▶ blocks ─┘
 
-The key of a row determines its bucket, and the bucket its partition, a partition of
-Spark's shuffle. Rows are sent in blocks, which hold all columns. Each partition is joined on its own, by a
-task that indexes the build rows of the partition.
+The key of a row determines its bucket, and the bucket determines its partition, a partition of Spark's shuffle. Rows
+are sent in blocks, which hold all columns. Each partition is joined on its own, by a task that indexes the build rows
+of the partition.
 """
 
 from __future__ import annotations

@@ -31,9 +31,8 @@ _MOST_GROUPS = 17
 class StreamedPartitionTask(WorkerTask):
     """Joins blocks as they are received.
 
-    They are joined with the build rows of all buckets whose home is this partition, or with the
-    build rows of a single moved bucket. The locations of build rows are received before the first block that needs
-    these rows.
+    They are joined with the build rows of all buckets whose home is this partition, or with the build rows of a single
+    moved bucket. The locations of build rows are received before the first block that needs these rows.
     """
 
     task: PipelineTask

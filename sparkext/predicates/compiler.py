@@ -2,7 +2,7 @@
 
 Two passes change the function in numba's intermediate representation before types are inferred:
 
-    limit       the value of a free variable or global    ──▶  left.captured.free_limit     see `predicate_identity`
+    limit       the value of a free variable or global    ──▶  left.captured.free_limit     see `predicates.identity`
     a + b       an operator or function of numbers        ──▶  checked add(a, b)            see `python_numbers`
 """
 

@@ -1,7 +1,7 @@
 """The partition loads of a partitioned join as an SVG, the heaviest first: by hash, as planned, and as they ran.
 
-If rows were streamed to partitions, the chart shows the first interval, the last interval and the
-whole run instead. A second chart shows the skew of each interval.
+If rows were streamed to partitions, the chart shows the first interval, the last interval and the whole run instead. A
+second chart shows the skew of each interval.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The data of a pipeline: sets of rows, morsels, and expressions evaluated on them."""
+"""The data of a pipeline: row sets, morsels, and columns with their types."""

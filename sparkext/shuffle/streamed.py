@@ -1,7 +1,7 @@
 """Rows streamed to partitions that join them at the same time: the description for both ends, and a task's files.
 
-A worker and its JVM task share the folder of local files. The JVM task copies the load table of a run into
-this folder, where a routing worker reads it. It also reads the workers' proposals and measurements from there.
+A worker and its JVM task share the folder of local files. The JVM task copies the load table of a run into this folder,
+where a routing worker reads it. It also reads the workers' proposals and measurements from there.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedPartitionTask, StructT
     - `arriving`: the schemas of both sides; missing unless an exchange delivers the rows
     - `leaving`: the schema and keys of the outgoing rows; missing unless the result goes into an exchange
 
-    Within `arriving` and `leaving`, `streamed` is missing unless rows are streamed. It has the numbers of buckets
-    and partitions, and a name for the run.
+    Within `arriving` and `leaving`, `streamed` is missing unless rows are streamed. It has the numbers of buckets and
+    partitions, and a name for the run.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def plan(order_json: str) -> tuple[BalanceTask, StructType]:
 
     - `settings`: as for `make`
     - `probe` and `builds`: for each side `rows`, `bytes`, `sizes` and `sketch` per bucket, as hexadecimal int64 (see
-      `leaving_rows.RESULT`), `maps`, the number of its map tasks, and `paired` (see `balancer_task`)
+      `outgoing_rows.RESULT`), `maps`, the number of its map tasks, and `paired` (see `balance_task`)
     - `ran`: the measurements of each partition of the previous join of this kind, see `bucket_costs.MeasuredWork`
     - `most_shares`: maximum number of parts into which the probe rows of a bucket can be split
     - `most_build_shares`: the same for build rows if partitions are units of a join matrix; null otherwise

@@ -167,7 +167,7 @@ def test_the_first_pass_is_saved_for_short_results_only(monkeypatch: pytest.Monk
 
 
 class Canaries:
-    """Replaces `allocate` by arrays that are followed by bytes which must not change."""
+    """Replaces `allocate_array` by arrays that are followed by bytes which must not change."""
 
     def __init__(self) -> None:
         self.blocks: list[tuple[npt.NDArray[np.uint8], int]] = []

@@ -1,7 +1,7 @@
 """One job of the survival suite, in its own process: a chain of three joins, the first of which explodes.
 
-`python -m bench.cases.memory.survival_job WAY SINK FOLDER` starts Spark, joins with one of `WAYS`, and prints
-rows and sums as JSON.
+`python -m bench.cases.memory.survival_job WAY SINK FOLDER` starts Spark, joins with one of `WAYS`, and prints the
+number of rows and sums as JSON.
 """
 
 from __future__ import annotations

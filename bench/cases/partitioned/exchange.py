@@ -193,7 +193,7 @@ def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], obje
 
     timings = measure(bench, [replace(ours, run=run), *contestants[1:]])
     report(bench, timings, rows, cpu=False)
-    if timings and max(asked) > 0:  # the transform has no load balancer (balancer)
+    if timings and max(asked) > 0:  # the transform has no load balancer
         median = timings[0].median
         seconds = float(np.median(asked))
         bench.record(part="balancer", planning_seconds=asked)

@@ -1,7 +1,7 @@
 """The load balancer of partitioned joins, simulated with the nodes, rows and skews of the paper that introduced it.
 
-Yasui, Tamura, Oguchi and Kitsuregawa ran two joins on 96 nodes, and gave one or two nodes more probe rows
-and more matches. Here, rows are counted, the cost per row is measured with the code that runs in workers, and times are
+Yasui, Tamura, Oguchi and Kitsuregawa ran two joins on 96 nodes, and gave one or two nodes more probe rows and more
+matches. Here, rows are counted, the cost per row is measured with the code that runs in workers, and times are
 calculated. The stages are pipelined, and a source waits for the slowest node: in an interval, all nodes process the
 same share of their rows, which is the share that the most loaded node can process.
 """
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from sparkext.reports.partition_loads import PartitionLoads
 
 NOTES = """\
-skew.simulated: a simulation of 96 nodes and two stages, with 3 M probe rows and 10,000 buckets per node. An
-interval is the same share of the balanced run as the paper's 28 s. Unit costs are measured here, for rows of 32 bytes:
-to receive a row is to decode its block and normalise its key, to compare a row is to look it up, and to produce a row
-is to put it in the order of the partitions and encode it. The ratio is the elapsed time without the load
-balancer divided by the time with it. The paper's ratio is shown next to it.
+skew.simulated: a simulation of 96 nodes and two stages, with 3 M probe rows and 10,000 buckets per node. An interval is
+the same share of the balanced run as the paper's 28 s. Unit costs are measured here, for rows of 32 bytes: to receive a
+row is to decode its block and normalise its key, to compare a row is to look it up, and to produce a row is to put it
+in the order of the partitions and encode it. The ratio is the elapsed time without the load balancer divided by the
+time with it. The paper's ratio is shown next to it.
 skew.waves: a simulation. The costs of buckets follow Zipf's law. The actual costs differ from the planned costs by
 factors of a log-normal distribution. Planned: a free core takes the next partition of the plan, those with most work
 first. Again: a free core takes buckets for half of its share of the remaining work, for at most the work of a

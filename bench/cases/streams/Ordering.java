@@ -20,8 +20,8 @@ import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.util.Collector;
 
 /**
- * Readings of bench.ordered_streams in the order of time, by device: a keyed process function of Apache Flink with timers,
- * in one task. Arguments: the seconds that a watermark is behind the latest reading, and files of lines
+ * Readings of bench.cases.streams.ordered in the order of time, by device: a keyed process function of Apache Flink
+ * with timers, in one task. Arguments: the seconds that a watermark is behind the latest reading, and files of lines
  * "id,device,sensor,time,level"; each file is a job of its own. Prints of each job its seconds, how many readings came out,
  * the sum of their ids, and how many of them were out of order.
  */

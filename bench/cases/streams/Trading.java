@@ -17,8 +17,9 @@ import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.util.Collector;
 
 /**
- * The trading query of bench.cql as one process function of Apache Flink, in one task. Arguments: files of lines
- * "stream,time,id,value", in the order of time; each is a job of its own. Prints the seconds of each job, and its orders.
+ * The trading query of bench.cases.streams.cql as one process function of Apache Flink, in one task. Arguments: files
+ * of lines "stream,time,id,value", in the order of time; each is a job of its own. Prints the seconds of each job, and
+ * its orders.
  */
 public final class Trading {
     /** A line. Streams: 0 offers, 1 cash, 2 the number held of a stock. */

@@ -143,15 +143,15 @@ MERGE = Grid(
 )
 
 
-def _slots(archive: Archive) -> str:
-    def line(work: str, slots: int) -> list[str]:
-        found = found_line(archive, "ordered_streams.slots", part=f"{work}, {slots} slots")
+def _simulated_order(archive: Archive) -> str:
+    def line(work: str, partitions: int) -> list[str]:
+        found = found_line(archive, "ordered_streams.slots", part=f"{work}, {partitions} slots")
         ratios = (f"{found[name]:.1f}" for name in ("total", "basic", "optimised", "none"))
-        return [work, str(slots), *ratios, f"{found['merged']:.0%}"]
+        return [work, str(partitions), *ratios, f"{found['merged']:.0%}"]
 
     works = ("order alone", "a function of each sensor")
-    header = ["", "slots", "total order", "basic", "optimised", "no order", "merged"]
-    return table_of(header, [partial(line, work, slots) for work in works for slots in (4, 8, 16, 64)])
+    header = ["", "partitions", "total order", "basic", "optimised", "no order", "merged"]
+    return table_of(header, [partial(line, work, partitions) for work in works for partitions in (4, 8, 16, 64)])
 
 
 def _order_latency(archive: Archive) -> str:
@@ -291,7 +291,7 @@ BLOCKS: Mapping[str, Block] = {
     "planners": _planners,
     "units": _units,
     "merge": MERGE.render,
-    "slots": _slots,
+    "simulated-order": _simulated_order,
     "order-latency": _order_latency,
     "order-alone": _order_alone,
     "order-skew": _order_skew,

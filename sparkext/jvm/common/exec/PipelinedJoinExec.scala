@@ -332,9 +332,7 @@ case class PipelinedJoinExec(
 
   private def sent(number: Int): Sent = sentSides(number).sent
 
-  /** The input of the partitions, which the load balancer (`balancer`) plans once all sides are
-    * sent.
-    */
+  /** The input of the partitions, which the load balancer plans once all sides are sent. */
   private def partitions(by: Exchange, log: RunLog): RDD[InternalRow] = {
     val probeSide = sent(PipelinedJoinExec.Source)
     val buildSides = by.builds.map(sent)
