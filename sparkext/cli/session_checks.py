@@ -209,7 +209,7 @@ def collect_worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
 
         def cache() -> Any:
             jit = importlib.import_module("sparkext.kernels.runtime.jit")
-            return jit.kernel(jit.frozen).stats.cache_path
+            return jit.kernel(jit.freeze).stats.cache_path
 
         def headroom() -> Any:
             return importlib.import_module("sparkext.memory.probes").process_probe().headroom() or ()
