@@ -336,7 +336,10 @@ def test_the_python_of_a_session_is_for_its_functions(spark: SparkSession) -> No
     [
         (["sleep 1000 & echo $! > {started}", "wait"], "does not answer within 0.5 s"),
         (["sleep 1000 & echo $! > {started}", "exec yes"], "printed more than 65536 bytes instead of its version"),
-        (["exec 3>&1; (setsid sleep 1000 >&3 & echo $! > {started}); echo 3.1 none"], "has sparkext none, this jar"),
+        (
+            ["exec 3>&1; (setsid sleep 1000 >&3 & echo $! > {started}); echo 3.1 none"],
+            "has sparkext none, but this jar",
+        ),
     ],
     ids=["silent", "endless", "leaves its output open"],
 )

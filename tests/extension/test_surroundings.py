@@ -500,7 +500,7 @@ def test_explain(spark: SparkSession) -> None:
         "Join 1: inner, facts.k = dims.dk, algorithm auto",
         "Join 2: left, facts.j = more.ek, algorithm auto",
         "Scan: rows from Spark (",
-        "The rows of child 1 stream through all joins in one pass",
+        "The rows of child 1 (the probe side) stream through all joins in one pass",
     ):
         assert part in formatted, formatted
     declined = f"SELECT {HINT} id, name FROM facts FULL JOIN dims ON k = dk AND soundex(name) <> 'D001'"

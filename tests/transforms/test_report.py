@@ -397,7 +397,7 @@ def test_a_foreign_frame(spark: SparkSession, facts: DataFrame) -> None:
     out.count()
     for foreign in (facts, out.select("*"), facts.join(facts, "id"), spark.range(3)):
         assert find_lineage(foreign) is None
-        with pytest.raises(ReportUnavailableError, match=r"needs the DataFrame that transform\(pipelined_join"):
+        with pytest.raises(ReportUnavailableError, match=r"expects the DataFrame that transform\(pipelined_join"):
             report(foreign)
 
 

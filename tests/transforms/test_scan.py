@@ -289,7 +289,7 @@ def stored(path: Path, column: pa.Array, **options: Any) -> Path:
 
 
 REFUSED: list[tuple[str, Callable[[Path], Path], str]] = [
-    ("nested", lambda path: stored(path, pa.array([[1], [2]])), "columns like 'v', of type array<bigint>"),
+    ("nested", lambda path: stored(path, pa.array([[1], [2]])), "workers do not read column 'v' of type array<bigint>"),
     ("unsigned", lambda path: stored(path, pa.array([1, 2], pa.uint32())), "which Spark reads in its own way"),
     ("unsigned 64", lambda path: stored(path, pa.array([1, 2], pa.uint64())), "which Spark reads in its own way"),
     ("fixed bytes", lambda path: stored(path, pa.array([b"ab", b"cd"], pa.binary(2))), "FIXED_LEN_BYTE_ARRAY"),

@@ -22,8 +22,8 @@ from pyspark.sql import functions as F
 
 import sparkext
 from sparkext import pipelined_join, scan_parquet
-from sparkext.api import scan
 from sparkext.errors import InvalidScanError
+from sparkext.scans import resolved_scan
 from sparkext.spark import extension
 from sparkext.streaming.state.micro_batch import CHECKPOINT, SECRETS
 from sparkext.streams import stream_asof_join, stream_join
@@ -97,7 +97,7 @@ def check(spark: SparkSession) -> None:
 def check_without_the_extension(spark: SparkSession) -> None:
     expected = rows_of(joined(spark))
     without = partial(mock.patch.object, attribute="has_extension", return_value=False)
-    with without(scan), without(extension):
+    with without(resolved_scan), without(extension):
         facts, dims = scan_parquet(spark, "s3a://shelf/some facts"), scan_parquet(spark, "s3a://shelf/dims")
         by_transform = facts.transform(pipelined_join(dims, on=[("k", "dk")]))
         assert "MapInArrow" in plan_of(by_transform) and "FileScan" not in plan_of(by_transform)
