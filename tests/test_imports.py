@@ -94,7 +94,7 @@ def test_each_public_name_is_defined_once() -> None:
 
 
 def test_the_drawing_is_that_of_the_sources() -> None:
-    drawn = (ROOT / "docs" / "drawings" / "rooms.svg").read_text(encoding="utf-8")
+    drawn = (ROOT / "docs" / "drawings" / "packages.svg").read_text(encoding="utf-8")
     assert drawn == drawing(), "run `python -m docs.tools.generate`"
 
 

@@ -667,7 +667,7 @@ OTHER_TEXTS = {
     },
     "Settings.scala": {"…; … is used"},
     "DeltaTable.scala": {"version …", "… rows in a deletion vector of …"},
-    "Foreign.scala": {"… of … arguments", "….… of … arguments"},
+    "LibraryCalls.scala": {"… of … arguments", "….… of … arguments"},
     "FusedScan.scala": {
         "partition column …: no value of …",
         "fused …",

@@ -77,14 +77,16 @@ def layers(graph: Graph) -> list[list[str]]:
     """
 
     @cache
-    def depth(room: str, below: tuple[str, ...] = ()) -> int:
-        if room in below:
-            raise ValueError(f"packages import each other: {' → '.join([room, *reversed(below[below.index(room) :])])}")
-        return max((1 + depth(other, (*below, room)) for other in graph if room in graph[other]), default=0)
+    def depth(package: str, below: tuple[str, ...] = ()) -> int:
+        if package in below:
+            raise ValueError(
+                f"packages import each other: {' → '.join([package, *reversed(below[below.index(package) :])])}"
+            )
+        return max((1 + depth(other, (*below, package)) for other in graph if package in graph[other]), default=0)
 
     found: dict[int, list[str]] = {}
-    for room in graph:
-        found.setdefault(depth(room), []).append(room)
+    for package in graph:
+        found.setdefault(depth(package), []).append(package)
     return [found[number] for number in sorted(found)]
 
 
@@ -92,13 +94,13 @@ def direct(graph: Graph) -> Iterator[tuple[str, str]]:
     """Yield the imports that are not implied by a longer path of imports."""
 
     @cache
-    def reached(room: str) -> frozenset[str]:
-        return graph[room].union(*map(reached, graph[room])) if graph[room] else frozenset()
+    def reached(package: str) -> frozenset[str]:
+        return graph[package].union(*map(reached, graph[package])) if graph[package] else frozenset()
 
-    for room, imports in graph.items():
+    for package, imports in graph.items():
         for other in sorted(imports):
             if not any(other in reached(between) for between in imports - {other}):
-                yield room, other
+                yield package, other
 
 
 def drawing() -> str:
@@ -106,9 +108,9 @@ def drawing() -> str:
     graph = import_graph()
     rows = layers(graph)
     places = {
-        room: (round(_WIDTH * (place + 1) / (len(row) + 1)), _MARGIN + number * (_HEIGHT + _GAP))
+        package: (round(_WIDTH * (place + 1) / (len(row) + 1)), _MARGIN + number * (_HEIGHT + _GAP))
         for number, row in enumerate(rows)
-        for place, room in enumerate(row)
+        for place, package in enumerate(row)
     }
     style = (ROOT / "docs" / "drawings" / "scan.svg").read_text(encoding="utf-8")
     style = style[style.index("<style>") : style.index("</style>") + len("</style>")]
@@ -118,20 +120,20 @@ def drawing() -> str:
         f' width="{_WIDTH}">',
         "<title>The packages of sparkext, and which of them import which</title>",
         style,
-        '<defs><marker id="rooms-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
+        '<defs><marker id="packages-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
         ' orient="auto"><path d="M0 0 8 4 0 8z"/></marker></defs>',
         *(_arrow(places[one], places[other]) for one, other in direct(graph)),
-        *(_box(room, *place, marked=room in _BESIDE) for room, place in places.items()),
+        *(_box(package, *place, marked=package in _BESIDE) for package, place in places.items()),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _box(room: str, x: int, y: int, marked: bool) -> str:
+def _box(package: str, x: int, y: int, marked: bool) -> str:
     kind = ' class="mark"' if marked else ""
     return (
         f'<rect x="{x - _BOX // 2}" y="{y}" width="{_BOX}" height="{_HEIGHT}" rx="5"{kind}/>'
-        f'<text x="{x}" y="{y + _HEIGHT // 2 + 4}" class="mid">{room}/</text>'
+        f'<text x="{x}" y="{y + _HEIGHT // 2 + 4}" class="mid">{package}/</text>'
     )
 
 
@@ -140,5 +142,5 @@ def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
     bend = _GAP * 0.8
     return (
         f'<path d="M{x} {y + _HEIGHT} C{x} {y + _HEIGHT + bend:g} {to_x} {to_y - bend:g} {to_x} {to_y - 2}"'
-        ' marker-end="url(#rooms-arrow)"/>'
+        ' marker-end="url(#packages-arrow)"/>'
     )

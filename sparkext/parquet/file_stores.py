@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Protocol
 
-from sparkext.shared import S3_AWS_ENDPOINT
+from sparkext.jvm_constants import S3_AWS_ENDPOINT
 from sparkext.storage.container import identify_file
 from sparkext.storage.last_used import LruCache
 

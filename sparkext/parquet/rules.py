@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from sparkext.jvm_constants import MOST_DECIMAL_BYTES, PARQUET_TYPES
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.rows.types import arrow_key_type
-from sparkext.shared import MOST_DECIMAL_BYTES, PARQUET_TYPES
 
 READ_TYPES = frozenset(name for forms in PARQUET_TYPES.values() for name in forms.values())
 """The key types that can be read from files."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from sparkext.jvm_constants import S3_AMBIENT_PROVIDERS, S3_DEFAULT_PROVIDERS, S3_ENDPOINT, S3_UNMAPPED
 from sparkext.parquet.file_stores import AWS_ENDPOINT, Bucket
-from sparkext.shared import S3_AMBIENT_PROVIDERS, S3_DEFAULT_PROVIDERS, S3_ENDPOINT, S3_UNMAPPED
 
 Setting = Callable[[str], "str | None"]
 """Returns the value of a Hadoop key, None if it is not set."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from sparkext.shared import BATCH_GROWTH, FIRST_BATCH_ROWS
+from sparkext.jvm_constants import BATCH_GROWTH, FIRST_BATCH_ROWS
 
 MAX_MORSEL_BYTES = 64 << 20
 """Input bytes after which a morsel is closed early: the controller would not notice accumulating wide rows."""

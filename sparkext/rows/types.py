@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sparkext.jvm_constants import SPARK_TYPES
 from sparkext.plans.expressions.key_types import KeyType
-from sparkext.shared import SPARK_TYPES
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField

@@ -23,6 +23,18 @@ from typing import Any
 from sparkext._version import __version__
 from sparkext.config import REGISTRY, ConfigKey
 from sparkext.errors import EnvironmentProblemError
+from sparkext.jvm_constants import (
+    BATCH_GROWTH,
+    FIRST_BATCH_ROWS,
+    MOST_DECIMAL_BYTES,
+    PARQUET_TYPES,
+    S3_AMBIENT_PROVIDERS,
+    S3_AWS_ENDPOINT,
+    S3_DEFAULT_PROVIDERS,
+    S3_ENDPOINT,
+    S3_UNMAPPED,
+    SPARK_TYPES,
+)
 from sparkext.memory.address_space import LEAST_BYTES
 from sparkext.plans.expressions.evaluators import EVALUATORS
 from sparkext.plans.pipeline.spec import MOST_COMPARED, SPEC_VERSION
@@ -35,18 +47,6 @@ from sparkext.plans.shuffle.bucket_costs import (
     SECONDS_PER_ROW_OF_SEVERAL,
 )
 from sparkext.plans.shuffle.waves import LEAST_PARTITION_SECONDS, PARTITION_BUILD_BYTES, PARTITION_SECONDS
-from sparkext.shared import (
-    BATCH_GROWTH,
-    FIRST_BATCH_ROWS,
-    MOST_DECIMAL_BYTES,
-    PARQUET_TYPES,
-    S3_AMBIENT_PROVIDERS,
-    S3_AWS_ENDPOINT,
-    S3_DEFAULT_PROVIDERS,
-    S3_ENDPOINT,
-    S3_UNMAPPED,
-    SPARK_TYPES,
-)
 from sparkext.spark.java import require_java
 
 _PACKAGE = Path(__file__).parents[1]

@@ -18,7 +18,7 @@ from bench.harness import Bench, Case
 from bench.report.text_table import text_table
 from sparkext.config import STREAMS_UNIT_MAX_BYTES
 from sparkext.plans.streams.fragments import GridShape
-from sparkext.plans.streams.mfm import minimise_units, moved
+from sparkext.plans.streams.grid_size import minimise_units, moved
 
 NOTES = """\
 Simulated, as in the paper (Wang, Fang and Zhang): 6 M rows are loaded, equally many of both sides unless the table

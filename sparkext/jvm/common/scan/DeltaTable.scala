@@ -17,23 +17,24 @@ class DeltaTable(relation: HadoopFsRelation) extends RelationTable(relation) {
   private val index: AnyRef = relation.location
 
   override def refused: Option[String] =
-    if (Foreign.call(format, "isCDCRead") == true) Some("a change data feed of Delta") else super.refused
+    if (LibraryCalls.call(format, "isCDCRead") == true) Some("a change data feed of Delta") else super.refused
 
   override protected def inFiles(field: StructField): StoredColumn =
-    super.inFiles(Foreign.call(format, "prepareSchemaForRead", StructType(Seq(field))).asInstanceOf[StructType].head)
+    super.inFiles(
+      LibraryCalls.call(format, "prepareSchemaForRead", StructType(Seq(field))).asInstanceOf[StructType].head)
 
   override def marksDeleted(column: Attribute): Boolean = column.name == DeletionMark && hasDeletions
 
   /** Whether Delta has planned to skip deleted rows. */
   private def hasDeletions: Boolean = tablePath.isDefined
 
-  private def tablePath: Option[String] = Foreign.call(format, "tablePath").asInstanceOf[Option[String]]
+  private def tablePath: Option[String] = LibraryCalls.call(format, "tablePath").asInstanceOf[Option[String]]
 
   /** The files that the query was prepared to read. Listing more would run jobs. */
   override def listed: Seq[ListedFile] = Try {
-    val files = Foreign.call(Foreign.call(index, "preparedScan"), "files").asInstanceOf[Seq[AnyRef]]
+    val files = LibraryCalls.call(LibraryCalls.call(index, "preparedScan"), "files").asInstanceOf[Seq[AnyRef]]
     files.map { file =>
-      val path = Foreign.call(index, "absolutePath", Foreign.call(file, "path")).asInstanceOf[Path]
+      val path = LibraryCalls.call(index, "absolutePath", LibraryCalls.call(file, "path")).asInstanceOf[Path]
       ListedFile(path, long(file, "modificationTime"), long(file, "size"))
     }
   }.getOrElse(Nil)
@@ -53,15 +54,15 @@ class DeltaTable(relation: HadoopFsRelation) extends RelationTable(relation) {
 
   private def read(vector: String, settings: Configuration): Array[Long] = {
     val descriptor =
-      Foreign.callModule(s"$Package.actions.DeletionVectorDescriptor", format, "deserializeFromBase64", vector)
-    val store = Foreign.callModule(s"$Package.storage.dv.DeletionVectorStore", format, "createInstance", settings)
-    val bitmap = Foreign.callModule(
+      LibraryCalls.callModule(s"$Package.actions.DeletionVectorDescriptor", format, "deserializeFromBase64", vector)
+    val store = LibraryCalls.callModule(s"$Package.storage.dv.DeletionVectorStore", format, "createInstance", settings)
+    val bitmap = LibraryCalls.callModule(
       s"$Package.deletionvectors.StoredBitmap",
       format,
       "create",
       descriptor,
       new Path(tablePath.get))
-    val positions = Foreign.call(Foreign.call(bitmap, "load", store), "toArray").asInstanceOf[Array[Long]]
+    val positions = LibraryCalls.call(LibraryCalls.call(bitmap, "load", store), "toArray").asInstanceOf[Array[Long]]
     val told = long(descriptor, "cardinality")
     if (positions.length != told)
       throw new IllegalStateException(s"${positions.length} rows in a deletion vector of $told")
@@ -79,5 +80,5 @@ object DeltaTable {
   private val Use = "row_index_filter_type"
   private val LeavesOut = "IF_CONTAINED"
 
-  private def long(target: AnyRef, member: String): Long = Foreign.call(target, member).asInstanceOf[Long]
+  private def long(target: AnyRef, member: String): Long = LibraryCalls.call(target, member).asInstanceOf[Long]
 }

@@ -25,10 +25,11 @@ class IcebergTable private (scan: Scan) extends FileTable {
 
   private lazy val groups: Seq[Seq[FileTask]] = list(scan, "taskGroups").map(list(_, "tasks").map(new FileTask(_)))
   private lazy val tasks: Seq[FileTask] = groups.flatten
-  private lazy val table: AnyRef = Foreign.call(scan, "table")
-  private lazy val files: AnyRef = Foreign.call(table, "io")
+  private lazy val table: AnyRef = LibraryCalls.call(scan, "table")
+  private lazy val files: AnyRef = LibraryCalls.call(table, "io")
   private lazy val columns: Map[String, AnyRef] =
-    list(Foreign.call(scan, "projection"), "columns").map(field => Foreign.call(field, "name").toString -> field).toMap
+    list(LibraryCalls.call(scan, "projection"), "columns").map(field =>
+      LibraryCalls.call(field, "name").toString -> field).toMap
 
   override lazy val hadoop: Configuration = files match {
     case configured: Configurable => configured.getConf
@@ -49,20 +50,21 @@ class IcebergTable private (scan: Scan) extends FileTable {
 
   override def stored(column: Attribute): Either[String, StoredColumn] =
     columns.get(column.name).toRight(s"column ${column.name}, which is not in the files").flatMap { field =>
-      val id = Foreign.call(field, "fieldId").asInstanceOf[Int]
+      val id = LibraryCalls.call(field, "fieldId").asInstanceOf[Int]
       if (id >= FirstReserved) Left(s"metadata column ${column.name} of Iceberg")
-      else if (Foreign.call(field, "initialDefault") != null)
+      else if (LibraryCalls.call(field, "initialDefault") != null)
         Left(s"column ${column.name} has a default value for files without it")
       else Right(NumberedColumn(id))
     }
 
   override def isRequired(column: Attribute): Boolean =
-    columns.get(column.name).exists(field => Foreign.call(field, "isRequired") == true)
+    columns.get(column.name).exists(field => LibraryCalls.call(field, "isRequired") == true)
 
   override def listed: Seq[ListedFile] =
     Try(tasks.map(task => ListedFile(task.path, 0L, task.size)).distinct).getOrElse(Nil)
 
-  override def state: Option[String] = Option(Foreign.call(scan, "snapshotId")).map(snapshot => s"snapshot $snapshot")
+  override def state: Option[String] =
+    Option(LibraryCalls.call(scan, "snapshotId")).map(snapshot => s"snapshot $snapshot")
 
   /** The partitions into which Iceberg has divided the scan. Iceberg starts the first split of a file at its first row
     * group, after four bytes; here it starts at 0.
@@ -85,39 +87,40 @@ class IcebergTable private (scan: Scan) extends FileTable {
 
   /** The positions of deleted rows in ascending order, for each file that has any. */
   def deleted: Map[Path, Array[Long]] = {
-    val loads: JavaFunction[AnyRef, AnyRef] = file => Foreign.call(files, "newInputFile", file)
-    lazy val loader = Foreign.make("org.apache.iceberg.data.BaseDeleteLoader", scan, loads)
+    val loads: JavaFunction[AnyRef, AnyRef] = file => LibraryCalls.call(files, "newInputFile", file)
+    lazy val loader = LibraryCalls.make("org.apache.iceberg.data.BaseDeleteLoader", scan, loads)
     val marked = tasks.filter(_.deletes.nonEmpty).distinctBy(_.path)
     SideBySide(marked) { task =>
       val positions = mutable.ArrayBuilder.make[Long]
-      val found = Foreign.call(loader, "loadPositionDeletes", task.deletes.asJava, task.location)
+      val found = LibraryCalls.call(loader, "loadPositionDeletes", task.deletes.asJava, task.location)
       val adds: LongConsumer = position => positions += position
-      Foreign.call(found, "forEach", adds)
+      LibraryCalls.call(found, "forEach", adds)
       task.path -> positions.result().sorted
     }.toMap
   }
 
   /** A part of a file that a task reads. */
   private class FileTask(task: AnyRef) {
-    private lazy val file: AnyRef = Foreign.call(task, "file")
+    private lazy val file: AnyRef = LibraryCalls.call(task, "file")
 
-    lazy val location: String = Foreign.call(file, "location").toString
+    lazy val location: String = LibraryCalls.call(file, "location").toString
     lazy val path: Path = {
       val named = new Path(location)
       named.getFileSystem(hadoop).makeQualified(named)
     }
     def isLocal: Boolean = path.toUri.getScheme == "file"
-    def start: Long = Foreign.call(task, "start").asInstanceOf[Long]
-    def length: Long = Foreign.call(task, "length").asInstanceOf[Long]
-    lazy val size: Long = Foreign.call(file, "fileSizeInBytes").asInstanceOf[Long]
+    def start: Long = LibraryCalls.call(task, "start").asInstanceOf[Long]
+    def length: Long = LibraryCalls.call(task, "length").asInstanceOf[Long]
+    lazy val size: Long = LibraryCalls.call(file, "fileSizeInBytes").asInstanceOf[Long]
     lazy val deletes: Seq[AnyRef] = list(task, "deletes")
 
     def refused: Option[String] = {
-      val format = Foreign.call(file, "format").toString
+      val format = LibraryCalls.call(file, "format").toString
       if (format != "PARQUET") Some(s"not a Parquet scan: $format files of Iceberg")
-      else if ((file +: deletes).exists(Foreign.call(_, "keyMetadata") != null)) Some("files are encrypted")
+      else if ((file +: deletes).exists(LibraryCalls.call(_, "keyMetadata") != null)) Some("files are encrypted")
       else
-        deletes.map(Foreign.call(_, "content").toString).find(_ != "POSITION_DELETES").map(_ => "deletions by equality")
+        deletes.map(LibraryCalls.call(_, "content").toString).find(_ != "POSITION_DELETES").map(_ =>
+          "deletions by equality")
     }
   }
 }
@@ -136,7 +139,7 @@ object IcebergTable {
     if (scan.getClass.getName == BatchScan) Right(known.get(scan, () => new IcebergTable(scan)))
     else Left(s"not a scan of files: ${scan.getClass.getSimpleName}")
 
-  private def list(target: AnyRef, member: String): Seq[AnyRef] = Foreign.call(target, member) match {
+  private def list(target: AnyRef, member: String): Seq[AnyRef] = LibraryCalls.call(target, member) match {
     case several: java.lang.Iterable[_] => several.asScala.map(_.asInstanceOf[AnyRef]).toSeq
     case other => throw new IllegalStateException(s"$member of ${target.getClass.getName} is $other")
   }

@@ -7,7 +7,7 @@ import java.lang.reflect.{InvocationTargetException, Method, Modifier}
   * If the version of a library does not have a member, a `NoSuchMethodException` or a `ClassNotFoundException` is
   * thrown.
   */
-private object Foreign {
+private object LibraryCalls {
 
   /** The result of a method with this name that accepts these arguments, whether or not it is public. */
   def call(target: AnyRef, method: String, arguments: AnyRef*): AnyRef = {

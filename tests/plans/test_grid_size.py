@@ -8,7 +8,7 @@ import random
 import pytest
 
 from sparkext.plans.streams.fragments import GridShape
-from sparkext.plans.streams.mfm import choose_next_shape, count_read_bytes, minimise_units, moved
+from sparkext.plans.streams.grid_size import choose_next_shape, count_read_bytes, minimise_units, moved
 
 V = 800_000
 

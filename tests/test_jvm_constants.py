@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from docs.tools.scala_texts import OPEN, texts
+from sparkext.jvm_constants import SPARK_TYPES
 from sparkext.parquet.rules import READ_TYPES
 from sparkext.plans.expressions.evaluators import EVALUATORS
 from sparkext.plans.expressions.expression import ARITY, COMPARISONS, LEAVES, VARIADIC
 from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES
-from sparkext.shared import SPARK_TYPES
 from sparkext.spark.jar import locate_jar
 
 SCALA = Path(__file__).parents[1] / "sparkext" / "jvm" / "common" / "protocol"
