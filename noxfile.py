@@ -76,7 +76,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 """The versions that a release is installed in."""
 
 
-@nox.session(allow_parallel=True, python="3.13")
+@nox.session(allow_parallel=True, python="3.11")
 def tables(session: nox.Session) -> None:
     """Run the tests of Delta Lake and Iceberg tables on Spark 4.1, with fewer combinations than `lakes`.
 
