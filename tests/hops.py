@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -57,14 +56,6 @@ class Trace:
 
     hops: list[Hop] = field(default_factory=list)
     _seen: set[tuple[str, str]] = field(default_factory=set)
-
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        self.start()
-        try:
-            yield
-        finally:
-            self.stop()
 
     def start(self) -> None:
         threading.setprofile(self._record)

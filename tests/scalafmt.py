@@ -13,11 +13,9 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from sparkext.spark.java import require_java
+
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT))
-
-from sparkext.spark.java import require_java  # noqa: E402
-
 JARS = ROOT / ".data" / "scalafmt"
 MAVEN = "https://repo1.maven.org/maven2"
 
