@@ -294,3 +294,4 @@ def test_markdown_table_has_a_row_per_key_for_users() -> None:
     assert {len(row) for row in rows} == {5}
     assert {row[0]: row[3] for row in rows}["`spark.sparkext.buildSide.maxBytes`"] == "`4g`"
     assert [key.name for key in REGISTRY if key.is_internal] == [key.name for key in REGISTRY if ".debug." in key.name]
+    assert REGISTRY[-1].is_internal and REGISTRY[-1].type.render(REGISTRY[-1].default) == "0xffffffffffffffff"
