@@ -236,7 +236,7 @@ def _with_share(archive: Archive, case: str, table: str) -> str:
     if case not in archive.cases:
         return table
     shares = next(timed.values["bought"] for timed in archive.tables(case)[""])
-    return f"{table}\n\nOf the offers of each tenth of the input, at least {min(shares):.0%} are bought."
+    return f"{table}\n\nIn each tenth of the input, at least {min(shares):.0%} of the offers are bought."
 
 
 def _turns(archive: Archive) -> str:
