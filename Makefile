@@ -66,7 +66,7 @@ kernels: $(VENV)/.has-dev
 
 # Or dozens of JVMs would parse the same classes.
 classes: java $(VENV)/.has-dev
-	@$(BIN)/python -m tests.class_archive
+	@$(BIN)/python -m tests.support.class_archive
 
 versions: java $(VENV)/.has-dev
 	$(BIN)/nox --parallel 2

@@ -33,7 +33,7 @@ nox.options.error_on_missing_interpreters = False  # also where CI is set: they 
 
 TOOLS = ("setuptools>=77", "pytest>=8.3,<9.2", "pytest-timeout", "hypothesis", "psutil")
 
-RECORD = ("-p", "tests.record", "--record", "docs/support.jsonl")
+RECORD = ("-p", "tests.support.record", "--record", "docs/support.jsonl")
 """Records the outcome of whole suites, from which the page on versions is generated."""
 
 SUITE_TOOLS = (

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from tests import outcomes
-from tests.class_archive import archive_options
-from tests.combinations import WHOLE, left_out, runs_whole
+from tests.support import outcomes
+from tests.support.class_archive import archive_options
+from tests.support.combinations import WHOLE, left_out, runs_whole
 
 # Workers must run the Python of the tests, whichever Python `python3` is on this machine.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -33,7 +33,9 @@ os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--whole", action="store_true", help="run every combination of parameters: tests/combinations.py")
+    parser.addoption(
+        "--whole", action="store_true", help="run every combination of parameters: tests/support/combinations.py"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.combinations import left_out
-from tests.outcomes import best_of, not_passed
+from tests.support.combinations import left_out
+from tests.support.outcomes import best_of, not_passed
 
 ROOT = Path(__file__).parents[1]
 
@@ -104,7 +104,7 @@ def test_outcomes_of_a_run(pytester: pytest.Pytester, monkeypatch: pytest.Monkey
     monkeypatch.setenv("SPARKEXT_TEST_OUTCOMES", str(pytester.path / "outcomes"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytester.runpytest_subprocess("-q", "-n", "2")
-    checked = pytester.run(sys.executable, "-m", "tests.outcomes")
+    checked = pytester.run(sys.executable, "-m", "tests.support.outcomes")
     assert checked.ret == 1
     assert checked.errlines == [
         "Every test function has to pass in some run. These did not:",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import hops
+from tests.support import hops
 
 
 @pytest.fixture(autouse=True)
@@ -31,4 +31,4 @@ def test_the_page_has_these_lists() -> None:
     """In any order, which depends on the threads."""
     page = hops.PAGE.read_text(encoding="utf-8")
     listed, found = (set(re.findall(r"`[\w.]+` → `\S+`", text)) for text in (page, hops.updated(page)))
-    assert listed == found, "run `python -m tests.hops`"
+    assert listed == found, "run `python -m tests.support.hops`"

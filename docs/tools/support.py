@@ -1,4 +1,4 @@
-"""The table of environments in which the tests have run, from the records of `tests/record.py`."""
+"""The table of environments in which the tests have run, from the records of `tests/support/record.py`."""
 
 from __future__ import annotations
 

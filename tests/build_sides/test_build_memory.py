@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.memory.memory_group import memory_group, run_in_group, run_python
+from tests.support.memory_group import memory_group, run_in_group, run_python
 
 LIMIT = 320 << 20
 ROWS = 2_300_000

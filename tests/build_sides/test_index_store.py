@@ -42,9 +42,9 @@ from sparkext.rows import contiguous
 from sparkext.storage.container import ContainerWriter, atomic_file, check_container, map_file
 from tests.build_sides import publishers
 from tests.build_sides.publishers import KEYS, publish_index, small_index
-from tests.kernels.support import FULL_MASK, PAYLOADS, examples, match_lists, with_nulls
 from tests.oracle.joins import matches
 from tests.oracle.rows import canonical
+from tests.support.kernel_inputs import FULL_MASK, PAYLOADS, examples, match_lists, with_nulls
 
 SPAWN = multiprocessing.get_context("spawn")
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparkext.cli.doctor import LOCAL_CHECKS
 from sparkext.cli.session_checks import SESSION_CHECKS
-from tests.unactivated import unactivated
+from tests.support.unactivated import unactivated
 
 
 def diagnosed(environment: dict[str, str], folder: Path) -> tuple[int, dict[str, str], str]:

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.status import SparkStageInfo
 
 import sparkext
-from tests.extension.extension_checks import (
+from tests.support.planned_joins import (
     ENCRYPTED,
     QUICK_START,
     assert_like_spark,

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkext
-from tests.sessions import SETTINGS as SHARED
-from tests.sessions import shared_session
+from tests.support.sessions import SETTINGS as SHARED
+from tests.support.sessions import shared_session
 
-pytest.register_assert_rewrite("tests.extension.extension_checks")
+pytest.register_assert_rewrite("tests.support.planned_joins")
 
 SETTINGS = {**SHARED, "spark.sparkext.mode": "hint"}
 

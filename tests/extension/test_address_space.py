@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from sparkext import pipelined_join
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory.address_space import LEAST_BYTES
-from tests.extension.extension_checks import (
+from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,

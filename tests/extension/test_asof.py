@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.extension.extension_checks import (
+from tests.extension.test_joins import frame
+from tests.support.planned_joins import (
     assert_like_spark,
     assert_pipelined,
     configured,
@@ -27,7 +28,6 @@ from tests.extension.extension_checks import (
     pipelines_of,
     plan_of,
 )
-from tests.extension.test_joins import frame
 
 DIRECTIONS = ("backward", "forward", "nearest")
 TYPES = {"int": "7", "bigint": "7", "timestamp": "INTERVAL 7 SECONDS", "date": "INTERVAL 7 DAYS", "decimal(9,2)": "7"}

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import asof_join, pipelined_join
-from tests.extension.extension_checks import assert_pipelined, mode, pipelines_of, plan_of, rows_of
+from tests.support.planned_joins import assert_pipelined, mode, pipelines_of, plan_of, rows_of
 
 DOORS = {"extension": "hint", "mapInArrow": "off"}
 KINDS = ("inner", "left", "right", "full", "semi", "anti")

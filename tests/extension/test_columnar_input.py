@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.extension.extension_checks import assert_like_spark, assert_pipelined, configured, mode, plan_of
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, configured, mode, plan_of
 
 ROWS = 300
 FIRST = 16_384

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.extension.extension_checks import pipelines_of
+from tests.support.planned_joins import pipelines_of
 
 COLUMNS = ("i", "j", "d", "x", "y")
 COMPARISONS = ("<", "<=", ">", ">=")

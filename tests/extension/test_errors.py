@@ -23,8 +23,8 @@ from sparkext.kernels.indexes.nested_loop import FAILED, HIT
 from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.expression import ColumnPlace, Expression, parse_expression
 from sparkext.predicates.theta_condition import _convert_values, _list_arrays
-from tests.extension.extension_checks import assert_declined, configured, mode, pipelines_of, plan_of, rows_of
 from tests.extension.test_joins import frame
+from tests.support.planned_joins import assert_declined, configured, mode, pipelines_of, plan_of, rows_of
 
 HINT = "/*+ PIPELINED_JOIN(b) */"
 LEAST, MOST = -(2**31), 2**31 - 1

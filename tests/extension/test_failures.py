@@ -27,7 +27,7 @@ from sparkext.spark import jar, jvm
 from sparkext.spark.launch import read_builder_options
 from sparkext.storage.local_folder import local_folder
 from sparkext.worker import work_order
-from tests.extension.extension_checks import (
+from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
@@ -36,7 +36,7 @@ from tests.extension.extension_checks import (
     rows_of,
     started_with,
 )
-from tests.read_only import read_only_install, restricted_python
+from tests.support.read_only import read_only_install, restricted_python
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent

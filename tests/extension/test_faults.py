@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.extension.extension_checks import (
+from tests.support.planned_joins import (
     assert_like_spark,
     assert_pipelined,
     configured,

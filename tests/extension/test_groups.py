@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.extension.extension_checks import assert_like_spark, configured, mode, plan_of, rows_of
+from tests.support.planned_joins import assert_like_spark, configured, mode, plan_of, rows_of
 
 ROWS = 4_000
 COLUMNS = {

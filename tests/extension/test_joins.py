@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import declined, report
-from tests.extension.extension_checks import (
+from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,

@@ -13,7 +13,7 @@ from sparkext import declined
 from sparkext.api.join import pipelined_join
 from sparkext.cli.finding import Status
 from sparkext.cli.session_checks import check_options
-from tests.extension.extension_checks import (
+from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,

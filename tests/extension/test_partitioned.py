@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from sparkext import declined, report
 from sparkext.plans.shuffle.balancer import skew
 from sparkext.reports.partition_loads import PartitionLoads
-from tests.extension.extension_checks import (
+from tests.extension.joined_tables import write_joined_tables
+from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
@@ -29,7 +30,6 @@ from tests.extension.extension_checks import (
     rows_of,
     started_with,
 )
-from tests.extension.joined_tables import write_joined_tables
 
 KINDS = ("inner", "left", "right", "full", "left semi", "left anti")
 HINT = "/*+ PIPELINED_JOIN(r) */"

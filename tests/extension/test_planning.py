@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.extension.extension_checks import (
+from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.extension.extension_checks import (
+from tests.extension.test_joins import KEYS, frame
+from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
@@ -21,7 +22,6 @@ from tests.extension.extension_checks import (
     mode,
     plan_of,
 )
-from tests.extension.test_joins import KEYS, frame
 
 HINT = "/*+ PIPELINED_JOIN(spans) */"
 MATCHED = "points.at >= spans.start AND points.at < spans.stop"

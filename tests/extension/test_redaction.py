@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import sparkext
-from tests.extension.extension_checks import assert_like_spark, configured, pipelines_of
+from tests.support.planned_joins import assert_like_spark, configured, pipelines_of
 
 SECRET = "hunter2"
 REDACTED = "*********(redacted)"

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.extension.extension_checks import assert_like_spark, assert_pipelined, configured, plan_of
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, configured, plan_of
 
 
 def joined(spark: SparkSession, probe: DataFrame, how: str = "inner") -> DataFrame:

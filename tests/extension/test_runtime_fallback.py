@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 import sparkext
 from sparkext.errors import ReportUnavailableError
-from tests.extension.extension_checks import (
+from tests.extension.test_failures import assert_freed, assert_usable, build_files
+from tests.support.planned_joins import (
     assert_like_spark,
     assert_pipelined,
     configured,
@@ -24,7 +25,6 @@ from tests.extension.extension_checks import (
     plan_of,
     rows_of,
 )
-from tests.extension.test_failures import assert_freed, assert_usable, build_files
 
 LIMIT = "spark_sparkext_buildSide_maxBytes"
 FELL_BACK = "fell back to Spark's own joins: the build side of the join on "

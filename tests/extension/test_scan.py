@@ -24,7 +24,7 @@ from pyspark.sql import types as T
 
 from sparkext import pipelined_join, report, scan_parquet
 from sparkext.errors import InvalidScanError
-from tests.extension.extension_checks import (
+from tests.support.planned_joins import (
     assert_like_spark,
     assert_pipelined,
     configured,

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import report
-from tests.extension.extension_checks import assert_like_spark, configured, metrics_of, plan_of, rows_of, started_with
 from tests.extension.joined_tables import write_joined_tables
 from tests.extension.test_cluster import run_script
 from tests.extension.test_partitioned import leftovers, local_folders
+from tests.support.planned_joins import assert_like_spark, configured, metrics_of, plan_of, rows_of, started_with
 
 pytestmark = pytest.mark.skipif(
     tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3), reason="Spark has had no pipelined shuffle before 4.3"

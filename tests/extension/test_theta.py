@@ -14,7 +14,8 @@ from pyspark.errors import ArithmeticException
 from pyspark.sql import SparkSession
 
 import sparkext
-from tests.extension.extension_checks import (
+from tests.extension.test_joins import frame
+from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
@@ -22,7 +23,6 @@ from tests.extension.extension_checks import (
     mode,
     plan_of,
 )
-from tests.extension.test_joins import frame
 
 HINT = "/*+ PIPELINED_JOIN(b) */"
 

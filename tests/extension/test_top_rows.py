@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.extension.extension_checks import configured, mode, plan_of
+from tests.support.planned_joins import configured, mode, plan_of
 
 ROWS = 1_500
 COLUMNS = {

@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.unactivated import unactivated
+from tests.support.unactivated import unactivated
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from sparkext.cli import tpch
 from tests.extension import tpch_plans
-from tests.extension.extension_checks import pipelines_of
+from tests.support.planned_joins import pipelines_of
 
 
 @pytest.fixture(scope="module")

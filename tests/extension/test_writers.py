@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMes
 from pyspark.sql.types import Row
 
 from sparkext import report
-from tests.extension.extension_checks import configured, mode, rows_of
+from tests.support.planned_joins import configured, mode, rows_of
 
 # Month intervals are missing: Spark has no Python value for them.
 TYPES = {

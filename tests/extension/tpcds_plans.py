@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 import sparkext
 from bench.cases.queries import tpcds
 from tests.extension import tpch_plans
-from tests.extension.extension_checks import configured
+from tests.support.planned_joins import configured
 
 GOLDEN = tpch_plans.GOLDEN / "tpcds"
 

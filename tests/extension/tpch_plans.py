@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import sparkext
 from sparkext.cli import tpch
-from tests.extension.extension_checks import configured
+from tests.support.planned_joins import configured
 
 SCALE_FACTOR = 0.1
 GOLDEN = Path(__file__).parent / "golden"

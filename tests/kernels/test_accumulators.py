@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.kernels.groups.accumulators import FUNCTIONS, Accumulator, AccumulatorOverflowError, accumulator
-from tests.kernels.support import PAYLOADS, SAMPLES, KeySample, examples, seeded, with_nulls
 from tests.kernels.test_group_table import python_values
+from tests.support.kernel_inputs import PAYLOADS, SAMPLES, KeySample, examples, seeded, with_nulls
 
 Values = Sequence[Any]
 State = tuple[Any, ...]

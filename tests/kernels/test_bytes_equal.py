@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparkext.kernels.keys.bytes_equal import compare_spans, spans_equal
 from sparkext.kernels.runtime.jit import freeze
-from tests.kernels.support import examples
+from tests.support.kernel_inputs import examples
 
 
 def check(left: bytes, right: bytes, left_shift: int = 0, right_shift: int = 0) -> None:
@@ -60,7 +60,7 @@ def test_bytes_are_unsigned_and_compared_from_the_first() -> None:
 
 GUARDED = """
 from sparkext.kernels.keys.bytes_equal import compare_spans, spans_equal
-from tests.kernels.support import GuardedBytes
+from tests.support.kernel_inputs import GuardedBytes
 
 for before in (False, True):
     for length in range(41):

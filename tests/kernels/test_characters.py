@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from sparkext.kernels.values.characters import count_characters, take_substrings
-from tests.kernels.support import SAMPLES
 from tests.oracle.expressions import substring
+from tests.support.kernel_inputs import SAMPLES
 
 TEXTS = [*SAMPLES["string"].raw, "äöü", "日本語", "a😀b", "😀😀", "x日", "\U0010ffff", "\u07ff\u0800\uffff"]
 PLACES = [-(2**31), -41, -3, -2, -1, 0, 1, 2, 3, 41, 2**31 - 1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkext.kernels.runtime.jit import JIT_ENABLED
-from tests.read_only import read_only_install, restricted_python
+from tests.support.read_only import read_only_install, restricted_python
 
 pytestmark = pytest.mark.skipif(not JIT_ENABLED, reason="nothing is compiled")
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from sparkext.kernels.keys.decimal_words import halves_of, read_unscaled_digits
-from tests.kernels.support import SAMPLES
+from tests.support.kernel_inputs import SAMPLES
 
 WORDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 7, 2**63 - 1]
 

@@ -9,7 +9,7 @@ import pytest
 from sparkext.kernels.columns.extents import fixed_bytes, measure_rows
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.runtime.jit import freeze
-from tests.kernels.support import PAYLOADS, with_nulls
+from tests.support.kernel_inputs import PAYLOADS, with_nulls
 
 TYPES = [
     *PAYLOADS,

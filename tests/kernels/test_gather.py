@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from sparkext.kernels.columns import gather
 from sparkext.kernels.columns.gather import Column, VarBytesOverflowError, compose
 from sparkext.kernels.runtime.jit import JIT_ENABLED, freeze
-from tests.kernels.support import PAYLOADS, examples, seeded, with_nulls
 from tests.oracle.rows import canonical, take
+from tests.support.kernel_inputs import PAYLOADS, examples, seeded, with_nulls
 
 BY_KERNEL = {
     kind
@@ -220,7 +220,7 @@ import sys
 import numpy as np, pyarrow as pa
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.runtime.jit import freeze
-from tests.kernels.support import GuardedBytes
+from tests.support.kernel_inputs import GuardedBytes
 
 before = sys.argv[1] == "before"
 for length in [*range(0, 70), 127, 128, 129]:

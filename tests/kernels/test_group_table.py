@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sparkext.kernels.groups import group_table
 from sparkext.kernels.groups.group_slots import DenseSlots, HashSlots
 from sparkext.kernels.groups.group_table import GroupTable
-from tests.kernels.support import FULL_MASK, SAMPLES, examples, seeded, with_nulls
+from tests.support.kernel_inputs import FULL_MASK, SAMPLES, examples, seeded, with_nulls
 
 MASKS = (FULL_MASK, 0, 0xFF, 0xF << 60)
 SIZES = (0, 1, 2, 63, 64, 65, 127, 128, 129)  # around a block of rows

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sparkext.kernels.columns.buffers import VarBytes
 from sparkext.kernels.keys.hashing import hash_rows, mix_word
 from sparkext.kernels.runtime.jit import JIT_ENABLED, freeze
-from tests.kernels.support import FULL_MASK, examples, seeded
+from tests.support.kernel_inputs import FULL_MASK, examples, seeded
 
 LENGTHS = range(41)
 
@@ -115,7 +115,7 @@ import numpy as np
 from sparkext.kernels.columns.buffers import VarBytes
 from sparkext.kernels.keys.hashing import hash_rows
 from sparkext.kernels.runtime.jit import freeze
-from tests.kernels.support import GuardedBytes
+from tests.support.kernel_inputs import GuardedBytes
 
 for before in (False, True):
     for length in range(41):

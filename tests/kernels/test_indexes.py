@@ -25,8 +25,8 @@ from sparkext.kernels.indexes.protocols import JoinIndex, index_bytes
 from sparkext.kernels.keys.hashing import mix_word
 from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
 from sparkext.kernels.runtime.jit import JIT_ENABLED
-from tests.kernels.support import FULL_MASK, examples, match_lists, seeded, with_nulls
 from tests.oracle.joins import matches
+from tests.support.kernel_inputs import FULL_MASK, examples, match_lists, seeded, with_nulls
 
 MIN, MAX = -(2**63), 2**63 - 1
 # All bits; none; few home slots with tags; few homes without tags; one bit of each.

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.kernels.keys.normalised import NormalisedKeys, cast_key, key_ranges, normalise_keys, uses_words
-from tests.kernels.support import SAMPLES, KeySample, examples, with_nulls
 from tests.oracle.joins import join_key, matches
+from tests.support.kernel_inputs import SAMPLES, KeySample, examples, with_nulls
 
 OFFSETS = [(0, 0), (3, 2), (8, 0), (13, 5)]
 

@@ -17,7 +17,7 @@ from sparkext.kernels.indexes.hash_index import build_hash_index
 from sparkext.kernels.indexes.nearest import NearestKeys, find_nearest
 from sparkext.kernels.indexes.range_index import build_range_index
 from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
-from tests.kernels.support import examples
+from tests.support.kernel_inputs import examples
 
 NAN, INF = float("nan"), float("inf")
 DATES = [dt.date(1, 1, 1), dt.date(1970, 1, 1), dt.date(1970, 1, 4), dt.date(9999, 12, 31)]

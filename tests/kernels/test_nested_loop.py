@@ -23,7 +23,7 @@ from sparkext.kernels.indexes.nested_loop import (
     read_numbers,
 )
 from sparkext.kernels.runtime.jit import freeze
-from tests.kernels.support import SAMPLES
+from tests.support.kernel_inputs import SAMPLES
 
 Int64Array = npt.NDArray[np.int64]
 

@@ -21,7 +21,7 @@ from sparkext.kernels.shuffle.partition import (
     hash_keys,
     order_by_partition,
 )
-from tests.kernels.support import examples
+from tests.support.kernel_inputs import examples
 
 BUCKETS = 64
 

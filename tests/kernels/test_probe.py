@@ -14,8 +14,8 @@ from sparkext.kernels.indexes.all_rows_index import AllRowsIndex
 from sparkext.kernels.indexes.matches import START, Cursor, Matches, Pairs, mark_matched, probe
 from sparkext.kernels.keys.normalised import NormalisedKeys
 from sparkext.kernels.runtime.jit import JIT_ENABLED, freeze
-from tests.kernels.support import examples
 from tests.oracle.joins import Pair, probe_pairs
+from tests.support.kernel_inputs import examples
 
 HOWS = ["inner", "left", "semi", "anti"]
 LAYOUTS = [width + layout for width in ("", "wide ") for layout in ("ranges of rows", "ranges", "single")]

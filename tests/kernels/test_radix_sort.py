@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sparkext.kernels.runtime.jit import JIT_ENABLED, freeze
 from sparkext.kernels.sort import radix_sort
 from sparkext.kernels.sort.radix_sort import PIECE, is_sorted, sort_segments, sort_words
-from tests.kernels.support import examples, seeded
+from tests.support.kernel_inputs import examples, seeded
 
 MIN, MAX = -(2**63), 2**63 - 1
 

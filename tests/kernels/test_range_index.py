@@ -26,8 +26,8 @@ from sparkext.kernels.indexes.protocols import JoinIndex
 from sparkext.kernels.indexes.range_index import Candidates, RangeIndex, RangeKeys, build_range_index
 from sparkext.kernels.keys.normalised import NormalisedKeys, normalise_keys
 from sparkext.kernels.runtime.jit import freeze, kernel
-from tests.kernels.support import examples
 from tests.oracle.ranges import in_range
+from tests.support.kernel_inputs import examples
 
 NAN, INF = float("nan"), float("inf")
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {

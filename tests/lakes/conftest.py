@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import sparkext
 from tests.lakes.formats import Lake, formats_of, session_settings
-from tests.sessions import SETTINGS as SHARED
-from tests.sessions import shared_session
+from tests.support.sessions import SETTINGS as SHARED
+from tests.support.sessions import shared_session
 
-pytest.register_assert_rewrite("tests.extension.extension_checks", "tests.lakes.lake_checks")
+pytest.register_assert_rewrite("tests.support.planned_joins", "tests.lakes.lake_checks")
 
 MINOR = ".".join(pyspark.__version__.split(".")[:2])
 

@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.extension.extension_checks import assert_like_spark, configured, plan_of, scans_of
 from tests.lakes.formats import Lake
+from tests.support.planned_joins import assert_like_spark, configured, plan_of, scans_of
 
 ROWS = 300
 _numbers = count()

@@ -10,9 +10,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.extension.extension_checks import scans_of
 from tests.lakes.formats import Lake
 from tests.lakes.lake_checks import assert_fused, assert_read_by_spark, create, facts, joined
+from tests.support.planned_joins import scans_of
 
 pytestmark = pytest.mark.reduced("values", reason="a table takes seconds to write in either format")
 

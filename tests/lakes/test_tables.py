@@ -17,14 +17,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.extension.extension_checks import (
-    assert_like_spark,
-    mode,
-    pipelines_of,
-    plan_of,
-    rows_of,
-    scans_of,
-)
 from tests.lakes.formats import Lake
 from tests.lakes.lake_checks import (
     ROWS,
@@ -36,6 +28,14 @@ from tests.lakes.lake_checks import (
     forced,
     indexed,
     joined,
+)
+from tests.support.planned_joins import (
+    assert_like_spark,
+    mode,
+    pipelines_of,
+    plan_of,
+    rows_of,
+    scans_of,
 )
 
 pytestmark = pytest.mark.reduced("values", reason="a table takes seconds to write in either format")

@@ -19,8 +19,8 @@ import numpy as np
 from sparkext.plans.expressions.expression import DATE_FIELDS, DATE_FUNCTIONS, ROUNDINGS, Expression
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, number_type, parse_unscaled
-from tests.kernels.support import SAMPLES
 from tests.oracle.dates import DAY, date_field, date_function
+from tests.support.kernel_inputs import SAMPLES
 
 
 class Failure(ArithmeticError):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.plans.shuffle.bucket_costs import BY_UNIT_COSTS, BucketCounts, CostScale, MeasuredWork
-from tests.kernels.support import examples
+from tests.support.kernel_inputs import examples
 
 counts = st.builds(BucketCounts, *[st.one_of(st.integers(0, 100), st.integers(0, 10**9))] * 6)
 seconds = st.one_of(st.just(0.0), st.floats(1e-6, 1e3))

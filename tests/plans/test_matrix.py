@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sparkext.plans.shuffle.bucket_costs import BucketCounts
 from sparkext.plans.shuffle.matrix import MatrixShape, minimise_perimeter, plan_matrix
 from sparkext.plans.shuffle.waves import PARTITION_BUILD_BYTES, TABLES, Share
-from tests.kernels.support import examples
+from tests.support.kernel_inputs import examples
 
 ANY = MatrixShape(1000, 1000)
 

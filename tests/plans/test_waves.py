@@ -20,7 +20,7 @@ from sparkext.plans.shuffle.waves import (
     count_buckets,
     plan_waves,
 )
-from tests.kernels.support import examples
+from tests.support.kernel_inputs import examples
 
 M = 1_000_000
 BUCKETS = 64

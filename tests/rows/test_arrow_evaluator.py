@@ -40,8 +40,8 @@ from sparkext.plans.expressions.key_types import KeyType, parse_key_type
 from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, parse_unscaled
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
-from tests.kernels.support import SAMPLES, examples
 from tests.oracle.expressions import Failure, evaluate, texts_of
+from tests.support.kernel_inputs import SAMPLES, examples
 
 KINDS = [name for name in SAMPLES if not name.startswith("large")]
 DECIMALS = [name for name in KINDS if name.startswith("decimal")]

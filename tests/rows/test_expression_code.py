@@ -30,8 +30,8 @@ from sparkext.predicates import theta_condition
 from sparkext.predicates.theta_condition import bind_theta
 from sparkext.rows.row_set import RowSet
 from sparkext.storage.last_used import LruCache
-from tests.kernels.support import FULL_MASK, SAMPLES, examples
 from tests.oracle.expressions import Failure, evaluate, texts_of
+from tests.support.kernel_inputs import FULL_MASK, SAMPLES, examples
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,7 +16,7 @@ from sparkext.config import read_settings
 from sparkext.joins import build_rows_task
 from sparkext.joins.build_rows_task import BuildRowsTask
 from sparkext.rows.morsels import split_by_bytes
-from tests.kernels.support import examples
+from tests.support.kernel_inputs import examples
 
 
 @given(lengths=st.lists(st.sampled_from([0, 1, 7, 8, 9, 1000]), max_size=40), limit=st.integers(1, 2000))

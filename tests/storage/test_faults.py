@@ -47,7 +47,7 @@ from sparkext.storage.container import atomic_file, identify_file, map_checked, 
 from sparkext.storage.last_used import LruCache
 from sparkext.storage.local_folder import local_folder
 from sparkext.storage.publication import LOCK_SUFFIX, hold_lock_if_free, lock_of, locked
-from tests.kernels.support import match_lists
+from tests.support.kernel_inputs import match_lists
 
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK, gathered=(1,))
 SORTED = replace(RECIPE, algorithm="sort_merge")

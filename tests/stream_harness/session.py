@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.fuzz.session import fuzz_session
-from tests.sessions import STREAMS
+from tests.support.sessions import STREAMS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

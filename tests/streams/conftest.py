@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.sessions import SETTINGS, STREAMS, shared_session
-from tests.streams.feeds import POINTS, SPANS, Feed
+from tests.support.feeds import POINTS, SPANS, Feed
+from tests.support.sessions import SETTINGS, STREAMS, shared_session
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from sparkext import report
 from sparkext.errors import InvalidQueryError
 from sparkext.streams import ContinuousQueries, cql
 from tests.oracle.cql import run_graph
-from tests.streams.feeds import Feed, bare, run
+from tests.support.feeds import Feed, bare, run
 
 START = datetime(2026, 1, 1)
 QUOTAS = """

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from sparkext import SparkExtError
 from sparkext.streams import stream_join
-from tests.streams.feeds import Feed, Sink, points, rows_of, run, spans
+from tests.support.feeds import Feed, Sink, points, rows_of, run, spans
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])

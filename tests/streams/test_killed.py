@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.cluster import environment, running
-from tests.extension.extension_checks import ENCRYPTED
-from tests.streams.feeds import POINTS, SPANS, Feed, points, spans
+from tests.support.cluster import environment, running
+from tests.support.feeds import POINTS, SPANS, Feed, points, spans
+from tests.support.planned_joins import ENCRYPTED
 
 SCRIPT = Path(__file__).parent / "scripts" / "query_that_is_killed.py"
 BATCHES = 3

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from sparkext import asof_join
 from sparkext.streams import cql, ordered, stream_asof_join, stream_join
-from tests.streams.feeds import START, Feed, rows_of, run
+from tests.support.feeds import START, Feed, rows_of, run
 
 TRADES = "id long, symbol string, price double, ts timestamp"
 QUOTES = "number long, of string, bid double, qts timestamp"

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from sparkext import SparkExtError, asof_join
 from sparkext.streams import stream_asof_join
-from tests.streams.feeds import Feed, Sink, bare, points, rows_of, run, spans
+from tests.support.feeds import Feed, Sink, bare, points, rows_of, run, spans
 
 DELAY = "10 seconds"
 

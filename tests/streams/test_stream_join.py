@@ -26,7 +26,7 @@ from sparkext.spark.session_settings import read_s3a_settings
 from sparkext.streaming.state.micro_batch import CHECKPOINT, RETAINED, RETAINED_BY_DEFAULT, SECRETS
 from sparkext.streaming.state.places import split_location
 from sparkext.streams import stream_join
-from tests.streams.feeds import MATCH, ON, POINTS, SPANS, START, Feed, Sink, bare, points, rows_of, run, spans
+from tests.support.feeds import MATCH, ON, POINTS, SPANS, START, Feed, Sink, bare, points, rows_of, run, spans
 
 
 @pytest.mark.parametrize("on", ["range", "key", "cross"])

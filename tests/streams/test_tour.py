@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.unactivated import unactivated
+from tests.support.unactivated import unactivated
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkext
-from tests.sessions import SETTINGS, shared_session
+from tests.support.sessions import SETTINGS, shared_session
 
 pytest.register_assert_rewrite("tests.transforms.spark_checks")
 from tests.transforms import spark_checks  # noqa: E402

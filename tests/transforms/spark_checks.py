@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import pipelined_join
 from sparkext.joins.lineage import find_lineage
-from tests.combinations import function_of, runs_whole
+from tests.support.combinations import function_of, runs_whole
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,

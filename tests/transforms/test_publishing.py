@@ -441,7 +441,7 @@ def no_space(path: Path, recipe: IndexRecipe) -> Any:
 
 def matches_of(side: Any, keys: list[int]) -> list[list[int]]:
     matches = side.index.lookup(normalise_keys([pa.array(keys, pa.int64())], [False]))
-    from tests.kernels.support import match_lists
+    from tests.support.kernel_inputs import match_lists
 
     return match_lists(matches)
 

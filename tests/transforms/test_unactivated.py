@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unactivated import unactivated
+from tests.support.unactivated import unactivated
 
 SCRIPT = Path(__file__).parent / "scripts" / "unactivated.py"
 

@@ -34,7 +34,7 @@ from sparkext.plans.pipeline.spec import BUILD_PRESERVING, ColumnRef, JoinSpec, 
 from sparkext.predicates.theta_condition import CompiledCondition
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
-from tests.kernels.support import FULL_MASK
+from tests.support.kernel_inputs import FULL_MASK
 
 MOST = 2**31 - 1
 Spans = list[tuple[int | None, int]]

@@ -28,9 +28,9 @@ from sparkext.plans.pipeline.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, K
 from sparkext.reports.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.reports.report import summarise
 from sparkext.rows.row_set import RowSet
-from tests.kernels.support import FULL_MASK, examples
 from tests.oracle.pipelines import Reference, Step
 from tests.oracle.rows import canonical_rows
+from tests.support.kernel_inputs import FULL_MASK, examples
 from tests.worker.test_pipeline import DEFAULTS, KEY_TYPES, Case, cases, make_table, rows_in_order, settings
 
 LONG = parse_key_type("int64")

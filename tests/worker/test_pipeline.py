@@ -30,10 +30,10 @@ from sparkext.plans.adaptive import index_choice as plans_algorithm
 from sparkext.plans.adaptive import output_size
 from sparkext.plans.adaptive.delivery import DELIVERIES
 from sparkext.plans.pipeline.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
-from tests.kernels.support import FULL_MASK, examples
 from tests.oracle import pipelines as oracle
 from tests.oracle.pipelines import Reference, Step
 from tests.oracle.rows import canonical_rows
+from tests.support.kernel_inputs import FULL_MASK, examples
 
 DEFAULTS = read_settings(lambda _: None, {})
 Headroom = Callable[[], "tuple[int, str] | None"]

@@ -45,7 +45,7 @@ def cases() -> list[Case]:
 def _run(bench: Bench) -> None:
     from sparkext import configure
     from sparkext.cli.demo import JOINS
-    from tests.s3a import s3a_settings
+    from tests.support.s3a import s3a_settings
 
     chain = Chain("lineitem", JOINS, SUMMED)
     with TemporaryDirectory(dir=bench.data) as folder:

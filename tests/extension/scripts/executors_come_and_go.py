@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 import sparkext
 from tests.extension.cluster_cases import SETTINGS
-from tests.extension.extension_checks import metrics_of, plan_of
+from tests.support.planned_joins import metrics_of, plan_of
 
 ALLOCATED = {
     "spark.dynamicAllocation.enabled": "true",

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 import sparkext
 from tests.extension.cluster_cases import SETTINGS
-from tests.extension.extension_checks import metrics_of, mode, rows_of
+from tests.support.planned_joins import metrics_of, mode, rows_of
 
 QUERY = "SELECT /*+ PIPELINED_JOIN(b, 'partitioned=always') */ * FROM a {} JOIN b ON k = d"
 

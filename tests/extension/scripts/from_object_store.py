@@ -27,9 +27,9 @@ from sparkext.scans import resolved_scan
 from sparkext.spark import extension
 from sparkext.streaming.state.micro_batch import CHECKPOINT, SECRETS
 from sparkext.streams import stream_asof_join, stream_join
-from tests.s3a import s3a_settings
-from tests.streams.feeds import MATCH, ON, POINTS, SPANS, Feed, Sink, points, run, spans
-from tests.streams.feeds import rows_of as told_rows
+from tests.support.feeds import MATCH, ON, POINTS, SPANS, Feed, Sink, points, run, spans
+from tests.support.feeds import rows_of as told_rows
+from tests.support.s3a import s3a_settings
 
 SECRET = "word-of-nobody"
 EVENTS = Path(mkdtemp())

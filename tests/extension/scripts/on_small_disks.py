@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import sparkext
 from tests.extension.conftest import SETTINGS
-from tests.extension.extension_checks import assert_like_spark, assert_pipelined, configured, plan_of, rows_of
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, configured, plan_of, rows_of
 
 FULL = "No space left on device"
 FELL_BACK = "fell back to Spark's own joins"

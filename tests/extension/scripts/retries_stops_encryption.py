@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 import sparkext
 from tests.extension.conftest import SETTINGS
-from tests.extension.extension_checks import assert_declined, assert_like_spark, assert_pipelined
 from tests.extension.test_failures import PATIENCE, joined, killing, sleeping, wait_until
+from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined
 
 
 def session(master: str, **more: str) -> SparkSession:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 import sparkext
 from tests.extension.cluster_cases import SETTINGS
-from tests.extension.extension_checks import plan_of
+from tests.support.planned_joins import plan_of
 
 STREAMED = {
     "spark.speculation": "false",

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext.streams import cql, ordered, stream_join
-from tests.streams.feeds import MATCH, ON, POINTS, SPANS, rows_of
+from tests.support.feeds import MATCH, ON, POINTS, SPANS, rows_of
 
 SETTINGS = {
     "spark.ui.enabled": "false",

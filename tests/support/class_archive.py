@@ -1,4 +1,6 @@
-"""`python -m tests.class_archive`: archives the classes of a Spark session, so that JVMs map instead of parse them.
+"""Archives the classes of a Spark session, so that JVMs map instead of parse them.
+
+Run it as `python -m tests.support.class_archive`.
 
 A session and its first queries need two thirds of the processor time with it, 10.6 instead of 16.2 s, and the test
 suite starts dozens of sessions.
@@ -14,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-_FOLDER = Path(__file__).parents[1] / "build"
+_FOLDER = Path(__file__).parents[2] / "build"
 _SILENT = ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
@@ -59,7 +61,7 @@ def _run() -> None:
     from pyspark.sql import functions as F
 
     import sparkext
-    from tests.sessions import shared_session
+    from tests.support.sessions import shared_session
 
     with (
         TemporaryDirectory() as folder,

@@ -1,6 +1,6 @@
 """Records the results of a test run by package, for the page on versions.
 
-    pytest -p tests.record --record docs/support.jsonl tests/extension tests/transforms …
+    pytest -p tests.support.record --record docs/support.jsonl tests/extension tests/transforms …
 
 Each line of the file is for one version of Spark. A run replaces the results of its packages in that line.
 """

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import declined
-from tests.class_archive import archive_options
+from tests.support.class_archive import archive_options
 
 MODE = "spark.sparkext.mode"
 QUICK_START = " ".join(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive_options()])

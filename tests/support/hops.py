@@ -1,9 +1,9 @@
 """The modules that a probe batch and the rows of a stream join pass through, recorded while they run.
 
-`python -m tests.hops` writes them to `docs/architecture.md`. A hop is a call into another module of `sparkext`; a climb
-is a hop into a higher package. Calls into `kernels` and `plans` are left out: they call nothing of `sparkext`. Calls
-within `memory` are left out, too: they depend on the time of the last measurement. Rows that a lower package pulls from
-a generator, functions that it was given, and operators of values (`__hash__`) are no climbs.
+`python -m tests.support.hops` writes them to `docs/architecture.md`. A hop is a call into another module of `sparkext`;
+a climb is a hop into a higher package. Calls into `kernels` and `plans` are left out: they call nothing of `sparkext`.
+Calls within `memory` are left out, too: they depend on the time of the last measurement. Rows that a lower package
+pulls from a generator, functions that it was given, and operators of values (`__hash__`) are no climbs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 _OWN = re.compile(r"sparkext\.(?!kernels\.|plans\.)[\w.]+$")
 _MEASURING = "sparkext.memory."

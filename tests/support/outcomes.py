@@ -1,4 +1,4 @@
-"""Checks that every test function has passed somewhere: `python -m tests.outcomes`, after the runs of a gate.
+"""Checks that every test function has passed somewhere: `python -m tests.support.outcomes`, after the runs of a gate.
 
 A run writes the best outcome of each test function to a file of its own in the folder that SPARKEXT_TEST_OUTCOMES
 names. Runs that tests start and runs on other Sparks inherit the variable, so a function that is skipped in one run may
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.combinations import function_of
+from tests.support.combinations import function_of
 
 FOLDER = "SPARKEXT_TEST_OUTCOMES"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 
 import sparkext
-from tests.extension.extension_checks import ENCRYPTED, QUICK_START
+from tests.support.planned_joins import ENCRYPTED, QUICK_START
 
 PYSPARK = Path(pyspark.__file__).parent
 PACKAGE = Path(sparkext.__file__).parent.parent
