@@ -45,17 +45,16 @@ help:
 demo: java $(VENV)/.has-demo
 	@$(BIN)/python -m sparkext demo --sf $(SF)
 
-checked := tests/extension/test_both_doors.py tests/plans tests/test_imports.py
+checked := tests/extension/test_both_apis.py tests/plans tests/test_imports.py
 checked += $(filter-out tests/kernels/test_without_jit.py,$(wildcard tests/kernels/test_*.py))
 
 check: java $(VENV)/.has-dev
 	@$(MAKE) --no-print-directory lint kernels
 	$(BIN)/pytest -q -n 2 --dist loadgroup --no-loadscope-reorder $(checked)
 
-# Two processes at a time, each with sessions of its own, first that of the extension: a JVM that was started without it
-# cannot load it any more. Tests go to whichever is free, in their order, one by one; those of the wheel all to one
-# process, so they must not be the last. That transforms are planned where there is the extension is tested by
-# `make versions`, on Spark 4.2.
+# Two processes at a time, each with sessions of its own, first that of the extension (tests/conftest.py). Tests go to
+# whichever is free, in their order, one by one; those of the wheel all to one process, so they must not be the last.
+# That transforms are planned where there is the extension is tested by `make versions`, on Spark 4.2.
 test: java $(VENV)/.has-dev
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint docs kernels classes
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder

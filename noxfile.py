@@ -20,7 +20,7 @@ import nox
 
 sys.path.append(str(Path(__file__).parent))  # a command does not look for modules where it is called
 
-from docs.tools.support import ROOMS
+from docs.tools.support import list_folders
 from sparkext import __version__
 from sparkext.spark.jar import list_supported_minors
 
@@ -51,21 +51,21 @@ SUITE_TOOLS = (
 )
 """Additional packages that whole suites need."""
 
-STREAMS = "tests/streams/test_stream_join.py::test_progress"
+STREAMS = "tests/streaming/join/test_stream_join.py::test_progress"
 """The last test of a run: it ends the session that the other tests share."""
 
 _EVERYWHERE = (
-    "tests/transforms/test_equivalence.py::test_every_alias_means_what_spark_means",
-    "tests/transforms/test_equivalence.py::test_payload_of_every_type",
-    "tests/transforms/test_ranges.py::test_every_shape[a point in an interval]",
+    "tests/api/test_equivalence.py::test_every_alias_means_what_spark_means",
+    "tests/api/test_equivalence.py::test_payload_of_every_type",
+    "tests/api/test_ranges.py::test_every_shape[a point in an interval]",
 )
 SMALL = (*_EVERYWHERE, STREAMS)
 LARGE = (
     *_EVERYWHERE,
-    "tests/transforms/test_equivalence.py::test_join_nullable_with_not_null_keys",
-    "tests/transforms/test_equivalence.py::test_composite_keys",
-    "tests/transforms/test_edges.py",
-    "tests/transforms/test_local_build_sides.py::test_all_kinds_of_join",
+    "tests/api/test_equivalence.py::test_join_nullable_with_not_null_keys",
+    "tests/api/test_equivalence.py::test_composite_keys",
+    "tests/api/test_edges.py",
+    "tests/api/test_local_build_sides.py::test_all_kinds_of_join",
     STREAMS,
 )
 
@@ -110,8 +110,9 @@ def suites(session: nox.Session, spark: str) -> None:
     """Run whole suites on every Spark that there is a jar for."""
     _install(session, spark, *SUITE_TOOLS)
     options = ["-q", "--whole", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]
-    rooms = [*RECORD, *(f"tests/{room}" for room in ROOMS if room != "lakes")]  # which are a session of their own
-    session.run("pytest", *options, *(session.posargs or rooms), env={"SPARK_HOME": None})
+    # Tests of table formats have a session of their own.
+    recorded = [*RECORD, *(f"tests/{folder}" for folder in list_folders() if folder != "lakes")]
+    session.run("pytest", *options, *(session.posargs or recorded), env={"SPARK_HOME": None})
 
 
 @nox.session(default=False)

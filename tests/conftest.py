@@ -44,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # A JVM that was started without the extension cannot load it later.
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/extension/"))
     if config.getoption("whole"):
         os.environ[WHOLE] = "1"  # also for processes that tests start
     if not runs_whole():

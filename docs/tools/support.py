@@ -3,50 +3,58 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 RECORDS = Path(__file__).parents[1] / "support.jsonl"
+_OTHER_OUTCOMES = {"failed": "**failed**", "skipped": "skipped"}
 
-ROOMS = {
-    "extension": "plain joins and SQL",
-    "exchange": "partitioned joins",
-    "lakes": "Delta Lake and Iceberg",
-    "transforms": "transforms",
-    "streams": "joins of streams",
-    "parquet": "scans",
-    "build_sides": "build sides",
-    "memory": "memory",
-    "storage": "files on disk",
-    "worker": "pipelines of a task",
-    "rows": "rows",
-    "plans": "planners",
-    "kernels": "kernels",
-    "fuzz": "random queries",
-    "reports": "reports",
+SUBJECTS = {
+    "plain joins and SQL": ("extension",),
+    "transforms": ("api",),
+    "joins of streams": ("streaming",),
+    "Delta Lake and Iceberg": ("lakes",),
+    "scans": ("parquet",),
+    "build sides": ("build_sides",),
+    "memory": ("memory",),
+    "files on disk": ("storage",),
+    "pipelines of a task": ("engine", "partitioned", "predicates"),
+    "shuffles": ("shuffle",),
+    "rows and expressions": ("expressions", "rows"),
+    "planners": ("plans",),
+    "kernels": ("kernels",),
+    "random queries": ("fuzz",),
+    "reports": ("reports",),
 }
-"""Subjects of the test packages, starting with those that depend most on Spark. Other packages do not depend on it."""
+"""The folders of tests for each subject, starting with those that depend most on Spark. Others do not depend on it."""
+
+
+def list_folders() -> list[str]:
+    """Return the folders of tests that depend on Spark, in the order of the table."""
+    return [folder for folders in SUBJECTS.values() for folder in folders]
 
 
 def page() -> str:
-    """Return a table with a row for each test package (`room` in the code) and a column for each Spark version."""
+    """Return a table with a row for each subject and a column for each Spark version."""
     records = [json.loads(line) for line in RECORDS.read_text(encoding="utf-8").splitlines()]
     heads = [f"Spark {record['spark']}" for record in records]
-    rows = [
-        [f"{about} (`tests/{room}`)", *(_told(record["rooms"].get(room)) for record in records)]
-        for room, about in ROOMS.items()
-    ]
+    rows = []
+    for subject, folders in SUBJECTS.items():
+        named = ", ".join(f"`tests/{folder}`" for folder in folders)
+        rows.append([f"{subject} ({named})", *(_describe_counts(record["folders"], folders) for record in records)])
     rows.append(["on", *(_environment(record) for record in records)])
     lines = [["tests that passed", *heads], ["---"] * (len(heads) + 1), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _told(counts: dict[str, int] | None) -> str:
-    if counts is None:
+def _describe_counts(recorded: Mapping[str, Mapping[str, int]], folders: Sequence[str]) -> str:
+    if not recorded.keys() & set(folders):
         return "not run"
-    passed, skipped, failed = (counts.get(outcome, 0) for outcome in ("passed", "skipped", "failed"))
-    others = [f"{count:,} {what}" for count, what in ((failed, "**failed**"), (skipped, "skipped")) if count]
-    return ", ".join([f"{passed:,}", *others])
+    counts = sum((Counter(recorded.get(folder, {})) for folder in folders), Counter[str]())
+    others = [f"{counts[outcome]:,} {text}" for outcome, text in _OTHER_OUTCOMES.items() if counts[outcome]]
+    return ", ".join([f"{counts['passed']:,}", *others])
 
 
 def _environment(record: dict[str, Any]) -> str:

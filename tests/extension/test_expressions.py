@@ -22,9 +22,9 @@ from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.expression import Expression, parse_expression
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.rows.row_set import RowSet
+from tests.expressions.test_arrow_evaluator import bits
 from tests.extension.test_errors import EXTREMES, OPERATIONS
 from tests.extension.test_joins import frame
-from tests.rows.test_arrow_evaluator import bits
 from tests.support.planned_joins import configured
 
 

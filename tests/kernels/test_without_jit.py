@@ -23,9 +23,9 @@ TESTS = Path(__file__).parents[1]
 # Tests in separate processes gain nothing from this, and tests of large inputs would be too slow.
 LEFT_OUT = "not outside and not sizes_around and not null_rates and not gibibytes and not what_is_chosen"
 FILES = [
-    "rows/test_expression_code",
-    "cql/test_engine",
-    "cql/test_sections",
+    "expressions/test_expression_code",
+    "streaming/cql/test_engine",
+    "streaming/cql/test_sections",
     "kernels/test_accumulators",
     "kernels/test_arena",
     "kernels/test_bytes_equal",

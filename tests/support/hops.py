@@ -104,7 +104,7 @@ def trace_probe_batch() -> list[Hop]:
     """Return the hops from a probe batch's arrival at a pipeline of two joins to its first result."""
     from sparkext.engine.pipeline_task import PipelineTask
     from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
-    from tests.worker import test_reduced_sources as pipelines
+    from tests.engine import test_reduced_sources as pipelines
 
     trace = Trace()
     rows = pipelines.table(1, 2000, (200, 40)).combine_chunks().to_batches()[0]
@@ -141,8 +141,8 @@ def trace_stream_rows() -> list[Hop]:
     """Return the hops of a stream's rows: from a batch to sent blocks, and from received blocks to a first result."""
     from sparkext.streaming.join.join_task import StreamJoinTask
     from sparkext.streaming.join.send_task import StreamJoinSendTask
-    from tests.streams import test_stream_tasks as streams
-    from tests.streams.tasks import Query, batch_of, task
+    from tests.streaming.join import test_stream_tasks as streams
+    from tests.streaming.tasks import Query, batch_of, task
 
     trace, draw = Trace(), random.Random(1)
 

@@ -1,8 +1,8 @@
-"""Records the results of a test run by package, for the page on versions.
+"""Records the results of a test run by folder, for the page on versions.
 
-    pytest -p tests.support.record --record docs/support.jsonl tests/extension tests/transforms …
+    pytest -p tests.support.record --record docs/support.jsonl tests/extension tests/api …
 
-Each line of the file is for one version of Spark. A run replaces the results of its packages in that line.
+Each line of the file is for one version of Spark. A run replaces the results of its folders in that line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PACKAGES = ("numba", "numpy", "pandas", "pyarrow")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--record", type=Path, help="the file that keeps what this run comes to")
+    parser.addoption("--record", type=Path, help="the file for the results of this run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,20 +49,20 @@ class _Record:
 
 
 def counted(outcomes: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    """Count the outcomes of tests by package, which is the test's folder; other tests belong to the whole package."""
-    rooms: dict[str, Counter[str]] = {}
+    """Count the outcomes of tests by folder; tests outside of folders belong to the whole package."""
+    folders: dict[str, Counter[str]] = {}
     for test, outcome in outcomes:
         folder, *rest = test.partition("::")[0].removeprefix("tests/").split("/")
-        rooms.setdefault(folder if rest else "package", Counter())[outcome] += 1
-    return {room: dict(sorted(counts.items())) for room, counts in sorted(rooms.items())}
+        folders.setdefault(folder if rest else "package", Counter())[outcome] += 1
+    return {folder: dict(sorted(counts.items())) for folder, counts in sorted(folders.items())}
 
 
-def keep(path: Path, environment: dict[str, Any], rooms: dict[str, dict[str, int]]) -> None:
+def keep(path: Path, environment: dict[str, Any], folders: dict[str, dict[str, int]]) -> None:
     """Store the results of a run in the line of its Spark version."""
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     by_spark = {line["spark"]: line for line in lines}
-    before = by_spark.get(environment["spark"], {}).get("rooms", {})
-    by_spark[environment["spark"]] = {**environment, "rooms": dict(sorted({**before, **rooms}.items()))}
+    before = by_spark.get(environment["spark"], {}).get("folders", {})
+    by_spark[environment["spark"]] = {**environment, "folders": dict(sorted({**before, **folders}.items()))}
     ordered = sorted(by_spark.values(), key=lambda line: [-int(part) for part in line["spark"].split(".")])
     path.write_text("".join(json.dumps(line) + "\n" for line in ordered))
 
