@@ -46,7 +46,7 @@ demo: java $(VENV)/.has-demo
 	@$(BIN)/python -m sparkext demo --sf $(SF)
 
 checked := tests/extension/test_both_apis.py tests/plans tests/test_imports.py
-checked += $(filter-out tests/kernels/test_without_jit.py,$(wildcard tests/kernels/test_*.py))
+checked += $(filter-out tests/kernels/runtime/test_without_jit.py,$(wildcard tests/kernels/*/test_*.py))
 
 check: java $(VENV)/.has-dev
 	@$(MAKE) --no-print-directory lint kernels

@@ -14,7 +14,7 @@ from sparkext.build_sides.index_builder import build_index
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.kernels.indexes.dense_index import key_range
 from sparkext.kernels.indexes.key_set import KeySet, build_key_set
-from tests.kernels.test_indexes import MAX, MIN, normalised, through_file
+from tests.kernels.indexes.test_indexes import MAX, MIN, normalised, through_file
 from tests.support.kernel_inputs import FULL_MASK, examples
 
 SIZES = [1, 7, 8, 9, 63, 64, 65]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.kernels.groups.accumulators import FUNCTIONS, Accumulator, AccumulatorOverflowError, accumulator
-from tests.kernels.test_group_table import python_values
+from tests.kernels.groups.test_group_table import python_values
 from tests.support.kernel_inputs import PAYLOADS, SAMPLES, KeySample, examples, seeded, with_nulls
 
 Values = Sequence[Any]

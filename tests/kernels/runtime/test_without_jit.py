@@ -19,34 +19,34 @@ from sparkext.kernels.runtime import intrinsics
 from sparkext.kernels.runtime.jit import JIT_ENABLED
 from sparkext.kernels.sort import radix_sort
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 # Tests in separate processes gain nothing from this, and tests of large inputs would be too slow.
 LEFT_OUT = "not outside and not sizes_around and not null_rates and not gibibytes and not what_is_chosen"
 FILES = [
     "expressions/test_expression_code",
     "streaming/cql/test_engine",
     "streaming/cql/test_sections",
-    "kernels/test_accumulators",
-    "kernels/test_arena",
-    "kernels/test_bytes_equal",
-    "kernels/test_calendar",
-    "kernels/test_characters",
-    "kernels/test_checksum",
-    "kernels/test_decimal_words",
-    "kernels/test_gather",
-    "kernels/test_group_table",
-    "kernels/test_hashing",
-    "kernels/test_indexes",
-    "kernels/test_key_set",
-    "kernels/test_keys",
-    "kernels/test_merge_runs",
-    "kernels/test_nearest",
-    "kernels/test_nested_loop",
-    "kernels/test_patterns",
-    "kernels/test_probe",
-    "kernels/test_radix_sort",
-    "kernels/test_range_index",
-    "kernels/test_without_jit",
+    "kernels/groups/test_accumulators",
+    "kernels/arena/test_arena",
+    "kernels/keys/test_bytes_equal",
+    "kernels/values/test_calendar",
+    "kernels/values/test_characters",
+    "kernels/shuffle/test_checksum",
+    "kernels/keys/test_decimal_words",
+    "kernels/columns/test_gather",
+    "kernels/groups/test_group_table",
+    "kernels/keys/test_hashing",
+    "kernels/indexes/test_indexes",
+    "kernels/indexes/test_key_set",
+    "kernels/keys/test_keys",
+    "kernels/sort/test_merge_runs",
+    "kernels/indexes/test_nearest",
+    "kernels/indexes/test_nested_loop",
+    "kernels/values/test_patterns",
+    "kernels/indexes/test_probe",
+    "kernels/sort/test_radix_sort",
+    "kernels/indexes/test_range_index",
+    "kernels/runtime/test_without_jit",
 ]
 
 
