@@ -28,12 +28,12 @@ from tests.api.spark_checks import (
     assert_like_spark,
     assert_pipelined,
     assert_same_rows,
-    configured,
     crossings_of,
     frame,
     physical_plan,
 )
 from tests.api.test_publishing import assert_one_copy, build_of_megabytes, probe_in_two_workers
+from tests.support.sessions import configured
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,7 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sparkext import pipelined_join
 from sparkext.joins.lineage import find_lineage
 from tests.support.combinations import function_of, runs_whole
+from tests.support.planned_joins import SPARK_JOIN
+from tests.support.sql import quoted
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -33,10 +34,6 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 KINDS = ("inner", "left", "right", "full", "semi", "anti")
 
-_SPARK_JOIN = re.compile(
-    r"^[\s:+\-*()\d]*(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|BroadcastNestedLoopJoin|CartesianProduct)\b",
-    re.MULTILINE,
-)
 _CROSSING = re.compile(r"^[\s:+\-*()\d]*(?:Python)?MapInArrow\b", re.MULTILINE)
 _PLANNED = re.compile(r"^[\s:+\-*()\d]*PipelinedJoin \[(.*?)\] scan=", re.MULTILINE)
 
@@ -65,7 +62,7 @@ def assert_pipelined(df: DataFrame, joins: int | None = None, crossings: int = 1
         _is_planned(plan)
         return
     assert len(_CROSSING.findall(plan)) == crossings, plan
-    assert not _SPARK_JOIN.search(plan), plan
+    assert not SPARK_JOIN.search(plan), plan
     if joins is not None:
         lineage = find_lineage(df)
         assert lineage is not None, "not returned by pipelined_join"
@@ -79,7 +76,7 @@ def _is_planned(plan: str) -> bool:
     """
     planned = bool(_PLANNED.search(plan))
     PLANNED[planned] += 1
-    assert not _SPARK_JOIN.search(plan) or "DeclinedPipelinedJoin: " in plan, plan
+    assert not SPARK_JOIN.search(plan) or "DeclinedPipelinedJoin: " in plan, plan
     return planned
 
 
@@ -131,10 +128,6 @@ def spark_join(left: DataFrame, right: DataFrame, on: Any, how: str) -> DataFram
     return left.join(right, condition, how)
 
 
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def crossings_of(how: str) -> int:
     return 2 if how.lower().replace("_", "") in ("right", "rightouter", "full", "outer", "fullouter") else 1
 
@@ -179,36 +172,12 @@ def assert_partitioned(df: DataFrame, joins: int | None = None) -> None:
     if EXTENSION and not _CROSSING.search(plan):
         assert not _is_planned(plan) or " partitioned=" in plan, plan
         return
-    assert len(_CROSSING.findall(plan)) == 3 and not _SPARK_JOIN.search(plan), plan
+    assert len(_CROSSING.findall(plan)) == 3 and not SPARK_JOIN.search(plan), plan
     assert re.search(r"Exchange (hashpartitioning\(partition#\d+, \d+\)|SinglePartition), REPARTITION_BY_NUM", plan), (
         plan
     )
     lineage = find_lineage(df)
     assert joins is None or (lineage is not None and len(lineage.spec.joins) == joins)
-
-
-@contextmanager
-def settings(spark: SparkSession, **values: Any) -> Iterator[None]:
-    """Set configuration keys, and restore them afterwards; double underscores stand for dots."""
-    keys = {name.replace("__", "."): str(value) for name, value in values.items()}
-    with configured(spark, keys):
-        yield
-
-
-@contextmanager
-def configured(spark: SparkSession, values: dict[str, Any]) -> Iterator[None]:
-    """Set configuration keys, and restore them afterwards."""
-    before = {key: spark.conf.get(key, None) for key in values}
-    for key, value in values.items():
-        spark.conf.set(key, str(value))
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, value)
 
 
 def table(**columns: Any) -> pa.Table:

@@ -17,11 +17,11 @@ from tests.api.spark_checks import (
     assert_like_spark,
     assert_pipelined,
     assert_same_rows,
-    configured,
     crossings_of,
     frame,
     rows_of,
 )
+from tests.support.sessions import configured
 
 MIB = 1 << 20
 

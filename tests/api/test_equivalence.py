@@ -21,11 +21,11 @@ from tests.api.spark_checks import (
     assert_like_spark,
     assert_pipelined,
     assert_same_rows,
-    configured,
     crossings_of,
     frame,
     spark_join,
 )
+from tests.support.sessions import configured
 
 ALIASES = {
     "inner": ("inner", "INNER", "cross", "Cross"),

@@ -26,12 +26,12 @@ from tests.api.spark_checks import (
     KINDS,
     assert_pipelined,
     assert_same_rows,
-    configured,
     crossings_of,
     frame,
     jobs_run_by,
     spark_join,
 )
+from tests.support.sessions import configured
 
 KEYS = [1, 2, 3]
 

@@ -21,11 +21,10 @@ from tests.api.spark_checks import (
     assert_partitioned,
     assert_pipelined,
     assert_same_rows,
-    configured,
     frame,
     physical_plan,
-    settings,
 )
+from tests.support.sessions import configured
 
 pytestmark = pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark does not limit the bytes of a batch")
 
@@ -125,7 +124,7 @@ def test_local_build_sides(sides: tuple[DataFrame, DataFrame]) -> None:
 def test_a_build_side_over_its_limit(spark: SparkSession, sides: tuple[DataFrame, DataFrame]) -> None:
     """It is partitioned, unless that is disabled, or there is no equality."""
     left, right = sides
-    with settings(spark, spark__sparkext__mode="off"):
+    with configured(spark, {"spark.sparkext.mode": "off"}):
         out = left.transform(pipelined_join(right, "k", max_build_bytes=100))
         assert_partitioned(out, joins=1)
         assert_same_rows(left.join(right, "k"), out)

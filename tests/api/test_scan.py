@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -27,13 +26,10 @@ from sparkext.engine.derived_rows import DerivedRows
 from sparkext.errors import InvalidScanError
 from sparkext.joins.lineage import find_lineage
 from tests.api.spark_checks import EXTENSION
+from tests.support.rows import rows_of
 
 UTC = datetime.timezone.utc
 pytestmark = pytest.mark.skipif(EXTENSION, reason="with the extension it is Spark's reader, see the test at the end")
-
-
-def rows_of(frame: DataFrame) -> Counter[str]:
-    return Counter(repr(tuple(row)) for row in frame.collect())
 
 
 def assert_like_spark(frame: DataFrame, expected: DataFrame) -> None:

@@ -22,19 +22,12 @@ from pyspark.sql import functions as F
 from pyspark.status import SparkStageInfo
 
 import sparkext
-from tests.support.planned_joins import (
-    ENCRYPTED,
-    QUICK_START,
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    mode,
-    open_to_others,
-    plan_of,
-    rows_of,
-    scans_of,
-    started_with,
-)
+from tests.extension.private_files import open_to_others
+from tests.support.cluster import ENCRYPTED, QUICK_START
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, mode, plan_of, scans_of
+from tests.support.rows import rows_of
+from tests.support.sessions import configured, start_session, started_with
+from tests.support.waiting import wait_until
 
 FOLDERS = [Path(folder) for folder in os.environ["CLUSTER_FOLDERS"].split(os.pathsep)]
 PARTITIONS = 4
@@ -67,12 +60,8 @@ SETTINGS = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session whose tasks run on the cluster's executors, one at a time on each."""
-    builder = SparkSession.builder.master(os.environ["CLUSTER_MASTER"]).appName("sparkext cluster tests")
-    for key, value in SETTINGS.items():
-        builder = builder.config(key, value)
-    builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-    session = sparkext.configure(builder).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    settings = {**SETTINGS, "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    session = start_session(os.environ["CLUSTER_MASTER"], settings, sparkext.configure)
     yield session
     session.stop()
 
@@ -137,12 +126,13 @@ def test_what_lies_on_disks_is_this_users_alone(spark: SparkSession) -> None:
 def test_indexes_go_after_their_broadcasts(spark: SparkSession) -> None:
     """Spark deletes the file of an unreferenced broadcast. The next index build deletes its index files."""
     chain(spark).collect()
-    deadline = time.monotonic() + 30
-    while not all(orphans(folder) for folder in FOLDERS):
-        assert time.monotonic() < deadline, "no broadcast is ever dropped"
+
+    def are_dropped() -> bool:
         gc.collect()
         spark.sparkContext._jvm.System.gc()
-        time.sleep(0.2)
+        return all(orphans(folder) for folder in FOLDERS)
+
+    wait_until(are_dropped, "broadcasts are dropped", seconds=30)
     dropped = [orphans(folder) for folder in FOLDERS]
     chain(spark).collect()
     for folder, paths in zip(FOLDERS, dropped, strict=True):
@@ -281,8 +271,12 @@ def test_a_copy_of_a_slow_task_is_done_first(spark: SparkSession, tmp_path: Path
         out = query()
         out.write.parquet(str(tmp_path / "out"))
         slow_task = int(begun.read_text())
-        wait_for(lambda: not psutil.pid_exists(slow_task), "the slow task goes on")
-        wait_for(lambda: "RUNNING" not in statuses(attempts(spark, stages, PARTITIONS)[0]), "the slow task goes on")
+        wait_until(lambda: not psutil.pid_exists(slow_task), "the slow task has ended", seconds=30)
+        wait_until(
+            lambda: "RUNNING" not in statuses(attempts(spark, stages, PARTITIONS)[0]),
+            "the slow task is over",
+            seconds=30,
+        )
         (ran,) = attempts(spark, stages, PARTITIONS)
     assert scans_of(out)[0][:2] == ((0, False) if probe == "rows" else (1, True)), plan_of(out)
     assert_all_tasks_reported(out)
@@ -374,14 +368,6 @@ def statuses(tasks: list[JavaObject]) -> list[str]:
     return [task.status() for task in tasks]
 
 
-def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
-    """Wait until the condition holds, at most 30 seconds."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.1)
-
-
 def lose_map_output(*folders: Path) -> None:
     """Delete the shuffle files of these executors, or of all executors if none is given."""
     lost = [path for folder in folders or FOLDERS for path in folder.rglob("shuffle_*") if path.is_file()]
@@ -415,10 +401,11 @@ def indexes(folder: Path, made_from: str = "broadcast_*") -> set[Path]:
 
 def assert_nothing_unfinished(*folders: Path) -> None:
     """Assert that the temporary files of tasks disappear within 30 seconds."""
-    deadline = time.monotonic() + 30
-    while left := {path for folder in folders for path in folder.rglob("*") if UNFINISHED.search(path.name)}:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+
+    def unfinished() -> set[Path]:
+        return {path for folder in folders for path in folder.rglob("*") if UNFINISHED.search(path.name)}
+
+    wait_until(lambda: not unfinished(), lambda: f"none of {unfinished()} is left", seconds=30)
 
 
 def orphans(folder: Path) -> set[Path]:

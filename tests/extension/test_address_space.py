@@ -16,14 +16,8 @@ from pyspark.sql import functions as F
 from sparkext import pipelined_join
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory.address_space import LEAST_BYTES
-from tests.support.planned_joins import (
-    assert_declined,
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    plan_of,
-    started_with,
-)
+from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined, plan_of
+from tests.support.sessions import configured, started_with
 
 LEAST = LEAST_BYTES >> 20
 SETTING = "spark.executor.pyspark.memory"

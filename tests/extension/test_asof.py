@@ -20,14 +20,8 @@ from pyspark.sql import functions as F
 
 import sparkext
 from tests.extension.test_joins import frame
-from tests.support.planned_joins import (
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    mode,
-    pipelines_of,
-    plan_of,
-)
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, mode, pipelines_of, plan_of
+from tests.support.sessions import configured
 
 DIRECTIONS = ("backward", "forward", "nearest")
 TYPES = {"int": "7", "bigint": "7", "timestamp": "INTERVAL 7 SECONDS", "date": "INTERVAL 7 DAYS", "decimal(9,2)": "7"}

@@ -13,7 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import asof_join, pipelined_join
-from tests.support.planned_joins import assert_pipelined, mode, pipelines_of, plan_of, rows_of
+from tests.support.planned_joins import assert_pipelined, mode, pipelines_of, plan_of
+from tests.support.rows import rows_of
 
 DOORS = {"extension": "hint", "mapInArrow": "off"}
 KINDS = ("inner", "left", "right", "full", "semi", "anti")

@@ -16,8 +16,7 @@ import pytest
 import sparkext
 from sparkext.spark.extension import EXTENSION
 from sparkext.spark.jar import locate_jar
-from tests.support.cluster import PYSPARK, Cluster, environment, running
-from tests.support.planned_joins import ENCRYPTED, QUICK_START
+from tests.support.cluster import ENCRYPTED, PYSPARK, QUICK_START, Cluster, environment, running
 
 HERE = Path(__file__).parent
 WORKERS = 2

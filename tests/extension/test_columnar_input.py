@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.support.planned_joins import assert_like_spark, assert_pipelined, configured, mode, plan_of
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, mode, plan_of
+from tests.support.sessions import configured
 
 ROWS = 300
 FIRST = 16_384

@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.extension.page_streams import SETTINGS, is_of_streams, page_streams, run_queries
+from tests.support.sessions import configured
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(
@@ -122,22 +123,17 @@ def _run_on_streams(
     spark: SparkSession = names["spark"]
     before = dict(names)
     settings = {**SETTINGS, "spark.sql.streaming.checkpointLocation": str(checkpoints)}
-    old = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    try:
-        _run(block, place, names)
-        new = {name: value for name, value in names.items() if name not in streams and before.get(name) is not value}
-        streams.update({name: names[name] for name in streams})
-        return run_queries(spark, new, checkpoints)
-    finally:
-        for query in spark.streams.active:
-            query.stop()
-        for key, found in old.items():
-            if found is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, found)
+    with configured(spark, settings):
+        try:
+            _run(block, place, names)
+            new = {
+                name: value for name, value in names.items() if name not in streams and before.get(name) is not value
+            }
+            streams.update({name: names[name] for name in streams})
+            return run_queries(spark, new, checkpoints)
+        finally:
+            for query in spark.streams.active:
+                query.stop()
 
 
 def _stripped(text: str) -> list[str]:

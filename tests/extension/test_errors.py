@@ -24,7 +24,9 @@ from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.expression import ColumnPlace, Expression, parse_expression
 from sparkext.predicates.theta_condition import _convert_values, _list_arrays
 from tests.extension.test_joins import frame
-from tests.support.planned_joins import assert_declined, configured, mode, pipelines_of, plan_of, rows_of
+from tests.support.planned_joins import assert_declined, mode, pipelines_of, plan_of
+from tests.support.rows import rows_of
+from tests.support.sessions import configured
 
 HINT = "/*+ PIPELINED_JOIN(b) */"
 LEAST, MOST = -(2**31), 2**31 - 1

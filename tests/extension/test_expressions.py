@@ -25,7 +25,7 @@ from sparkext.rows.row_set import RowSet
 from tests.expressions.test_arrow_evaluator import bits
 from tests.extension.test_errors import EXTREMES, OPERATIONS
 from tests.extension.test_joins import frame
-from tests.support.planned_joins import configured
+from tests.support.sessions import configured
 
 
 def decimals(kind: pa.DataType, *texts: str) -> tuple[pa.DataType, list[Any]]:

@@ -27,16 +27,11 @@ from sparkext.spark import jar, jvm
 from sparkext.spark.launch import read_builder_options
 from sparkext.storage.local_folder import local_folder
 from sparkext.worker import work_order
-from tests.support.planned_joins import (
-    assert_declined,
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    mode,
-    rows_of,
-    started_with,
-)
+from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined, mode
 from tests.support.read_only import read_only_install, restricted_python
+from tests.support.rows import rows_of
+from tests.support.sessions import configured, started_with
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent
@@ -53,13 +48,6 @@ def joined(spark: SparkSession, probe: DataFrame | None = None, build: DataFrame
 
 def assert_usable(spark: SparkSession) -> None:
     assert_pipelined(assert_like_spark(spark, lambda: joined(spark)), 1)
-
-
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"still not after {PATIENCE} s: {what}"
-        time.sleep(0.05)
 
 
 def build_files(spark: SparkSession) -> set[str]:

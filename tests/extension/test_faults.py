@@ -19,16 +19,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.support.planned_joins import (
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    metrics_of,
-    mode,
-    pipelines_of,
-    plan_of,
-    rows_of,
-)
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, metrics_of, mode, pipelines_of, plan_of
+from tests.support.rows import rows_of
+from tests.support.sessions import configured
 
 HERE = Path(__file__).parent
 HINT = "/*+ PIPELINED_JOIN(dims) */"

@@ -14,14 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import declined, pipelined_join
-from tests.support.planned_joins import (
-    assert_declined,
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    pipelines_of,
-    plan_of,
-)
+from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined, pipelines_of, plan_of
+from tests.support.sessions import configured
 
 FILES = 3
 REASON = "a function of the current file, such as input_file_name(), is used above it"

@@ -10,7 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.planned_joins import assert_like_spark, configured, mode, plan_of, rows_of
+from tests.support.planned_joins import assert_like_spark, mode, plan_of
+from tests.support.rows import rows_of
+from tests.support.sessions import configured
 
 ROWS = 4_000
 COLUMNS = {

@@ -19,12 +19,12 @@ from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
-    configured,
     mode,
     pipelines_of,
     plan_of,
-    rows_of,
 )
+from tests.support.rows import rows_of
+from tests.support.sessions import configured
 
 KINDS = ("inner", "left", "right", "full", "semi", "anti")
 NAN = float("nan")

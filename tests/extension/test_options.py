@@ -17,13 +17,12 @@ from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
-    configured,
     mode,
     pipelines_of,
     plan_of,
-    rows_of,
-    started_with,
 )
+from tests.support.rows import rows_of
+from tests.support.sessions import configured, started_with
 
 HINTED = "SELECT /*+ PIPELINED_JOIN(b) */ a.id, b.w FROM a JOIN b ON a.k = b.k"
 PLAIN = HINTED.replace("/*+ PIPELINED_JOIN(b) */", "")
@@ -116,7 +115,7 @@ def test_other_unreadable_values_are_replaced(
 ) -> None:
     name = f"spark.sparkext.{key}"
     problem = f"{name}: got '{value}', expected {expected}; {used} is used"
-    with configured(spark, **{name.replace(".", "_"): value}):
+    with configured(spark, {name: value}):
         assert settings(spark).forWorkers().apply(name) == used
         out = spark.sql(HINTED)
         assert_pipelined(out, 1)
@@ -225,5 +224,5 @@ def test_engines_are_known_by_their_classes(spark: SparkSession, key: str, loade
         assert settings(spark).hintedOnly().isEmpty()
         with started_with(spark, key, loaded):
             assert name in settings(spark).hintedOnly().get()
-            with configured(spark, **{switch.replace(".", "_"): "FALSE"}):
+            with configured(spark, {switch: "FALSE"}):
                 assert settings(spark).hintedOnly().isEmpty()

@@ -9,7 +9,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import sparkext
-from tests.support.planned_joins import assert_like_spark, configured, mode, plan_of
+from tests.support.planned_joins import assert_like_spark, mode, plan_of
+from tests.support.sessions import configured
 
 TABLES = {
     "facts": "id, id % 97 AS k, if(id % 11 = 0, NULL, int(id % 7)) AS g, CAST(id % 50 AS DECIMAL(12, 2)) AS price",

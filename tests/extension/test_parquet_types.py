@@ -28,7 +28,8 @@ from sparkext.parquet.file_stores import LocalFiles
 from sparkext.parquet.opened_file import OpenedFile
 from sparkext.parquet.rules import Calendars, find_calendar_problem, find_read_problem
 from sparkext.spark.arrow import arrow_schema
-from tests.support.planned_joins import assert_like_spark, configured, mode, plan_of, scans_of
+from tests.support.planned_joins import assert_like_spark, mode, plan_of, scans_of
+from tests.support.sessions import configured
 
 ROWS = 3
 NTZ = {"spark_sql_parquet_inferTimestampNTZ_enabled": "false"}

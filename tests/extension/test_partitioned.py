@@ -23,13 +23,12 @@ from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
-    configured,
     metrics_of,
     pipelines_of,
     plan_of,
-    rows_of,
-    started_with,
 )
+from tests.support.rows import rows_of
+from tests.support.sessions import configured, started_with
 
 KINDS = ("inner", "left", "right", "full", "left semi", "left anti")
 HINT = "/*+ PIPELINED_JOIN(r) */"

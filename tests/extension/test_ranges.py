@@ -14,14 +14,8 @@ from pyspark.sql import functions as F
 
 import sparkext
 from tests.extension.test_joins import KEYS, frame
-from tests.support.planned_joins import (
-    assert_declined,
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    mode,
-    plan_of,
-)
+from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined, mode, plan_of
+from tests.support.sessions import configured
 
 HINT = "/*+ PIPELINED_JOIN(spans) */"
 MATCHED = "points.at >= spans.start AND points.at < spans.stop"

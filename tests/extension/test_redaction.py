@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import sparkext
-from tests.support.planned_joins import assert_like_spark, configured, pipelines_of
+from tests.support.planned_joins import assert_like_spark, pipelines_of
+from tests.support.sessions import configured
 
 SECRET = "hunter2"
 REDACTED = "*********(redacted)"

@@ -10,7 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sparkext import report
-from tests.support.planned_joins import assert_like_spark, configured, mode, plan_of
+from tests.support.planned_joins import assert_like_spark, mode, plan_of
+from tests.support.sessions import configured
 
 TABLES = {
     "facts": (3_000, "id, id % 97 AS k, CAST(id % 50 AS DECIMAL(12, 2)) AS price, if(id % 9 = 0, NULL, id % 97) AS n"),

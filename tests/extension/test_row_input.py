@@ -7,7 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.support.planned_joins import assert_like_spark, assert_pipelined, configured, plan_of
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, plan_of
+from tests.support.sessions import configured
 
 
 def joined(spark: SparkSession, probe: DataFrame, how: str = "inner") -> DataFrame:

@@ -16,15 +16,9 @@ from pyspark.sql import functions as F
 import sparkext
 from sparkext.errors import ReportUnavailableError
 from tests.extension.test_failures import assert_freed, assert_usable, build_files
-from tests.support.planned_joins import (
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    mode,
-    pipelines_of,
-    plan_of,
-    rows_of,
-)
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, mode, pipelines_of, plan_of
+from tests.support.rows import rows_of
+from tests.support.sessions import configured
 
 LIMIT = "spark_sparkext_buildSide_maxBytes"
 FELL_BACK = "fell back to Spark's own joins: the build side of the join on "

@@ -24,15 +24,10 @@ from pyspark.sql import types as T
 
 from sparkext import pipelined_join, report, scan_parquet
 from sparkext.errors import InvalidScanError
-from tests.support.planned_joins import (
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    open_to_others,
-    plan_of,
-    rows_of,
-    scans_of,
-)
+from tests.extension.private_files import open_to_others
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, plan_of, scans_of
+from tests.support.rows import rows_of
+from tests.support.sessions import configured
 
 ROWS = 300
 

@@ -14,7 +14,9 @@ from sparkext import report
 from tests.extension.joined_tables import write_joined_tables
 from tests.extension.test_cluster import run_script
 from tests.extension.test_partitioned import leftovers, local_folders
-from tests.support.planned_joins import assert_like_spark, configured, metrics_of, plan_of, rows_of, started_with
+from tests.support.planned_joins import assert_like_spark, metrics_of, plan_of
+from tests.support.rows import rows_of
+from tests.support.sessions import configured, started_with
 
 pytestmark = pytest.mark.skipif(
     tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3), reason="Spark has had no pipelined shuffle before 4.3"

@@ -18,12 +18,12 @@ from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
-    configured,
     mode,
     pipelines_of,
     plan_of,
-    rows_of,
 )
+from tests.support.rows import rows_of
+from tests.support.sessions import configured
 
 HINT = "/*+ PIPELINED_JOIN(dims) */"
 HINTS = "/*+ PIPELINED_JOIN(dims, more) */"

@@ -15,14 +15,8 @@ from pyspark.sql import SparkSession
 
 import sparkext
 from tests.extension.test_joins import frame
-from tests.support.planned_joins import (
-    assert_declined,
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    mode,
-    plan_of,
-)
+from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined, mode, plan_of
+from tests.support.sessions import configured
 
 HINT = "/*+ PIPELINED_JOIN(b) */"
 

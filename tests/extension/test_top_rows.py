@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.support.planned_joins import configured, mode, plan_of
+from tests.support.planned_joins import mode, plan_of
+from tests.support.sessions import configured
 
 ROWS = 1_500
 COLUMNS = {

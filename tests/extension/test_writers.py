@@ -11,7 +11,9 @@ from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMes
 from pyspark.sql.types import Row
 
 from sparkext import report
-from tests.support.planned_joins import configured, mode, rows_of
+from tests.support.planned_joins import mode
+from tests.support.rows import rows_of
+from tests.support.sessions import configured
 
 # Month intervals are missing: Spark has no Python value for them.
 TYPES = {

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 import sparkext
 from bench.cases.queries import tpcds
 from tests.extension import tpch_plans
-from tests.support.planned_joins import configured
+from tests.support.sessions import configured
 
 GOLDEN = tpch_plans.GOLDEN / "tpcds"
 
@@ -131,7 +131,7 @@ def tables(spark: SparkSession) -> Iterator[None]:
     """Register the tables as views, with the settings of the golden plans."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        configured(spark, **{key.replace(".", "_"): value for key, value in SETTINGS.items()}),
+        configured(spark, SETTINGS),
     ):
         for name, table in _TABLES.items():
             path = Path(folder, f"{name}.parquet")

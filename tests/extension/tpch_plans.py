@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import sparkext
 from sparkext.cli import tpch
-from tests.support.planned_joins import configured
+from tests.support.sessions import configured
 
 SCALE_FACTOR = 0.1
 GOLDEN = Path(__file__).parent / "golden"
@@ -49,8 +49,7 @@ def register_tables(spark: SparkSession, folder: Path) -> None:
 
 def settings(spark: SparkSession, mode: str) -> AbstractContextManager[None]:
     """Set the mode and the settings of the golden plans."""
-    changed = {"spark.sparkext.mode": mode, **SETTINGS}
-    return configured(spark, **{key.replace(".", "_"): value for key, value in changed.items()})
+    return configured(spark, {"spark.sparkext.mode": mode, **SETTINGS})
 
 
 def hinted(query: str) -> str:

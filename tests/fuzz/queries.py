@@ -22,9 +22,9 @@ from tests.fuzz.sql import (
     With,
     walk,
 )
-from tests.fuzz.storage import quoted
 from tests.fuzz.tables import Table, Universe
 from tests.fuzz.types import EXACT, NUMBERS
+from tests.support.sql import quoted
 
 KINDS = {
     "INNER": 34,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from tests.fuzz.cases import Case
 from tests.fuzz.queries import FOLDER, result_items
 from tests.fuzz.sql import Ordered
-from tests.fuzz.storage import quoted, register, store
+from tests.fuzz.storage import register, store
 from tests.fuzz.tables import Universe
 from tests.fuzz.types import ABOUT
+from tests.support.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

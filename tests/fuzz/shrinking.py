@@ -27,8 +27,8 @@ from tests.fuzz.sql import (
     parts,
     walk,
 )
-from tests.fuzz.storage import quoted
 from tests.fuzz.tables import Universe
+from tests.support.sql import quoted
 
 PATIENCE_SECONDS = 120.0
 _QUERIES = (Select, SetOperation, With, Ordered)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from tests.fuzz.storage import quoted
+from tests.support.sql import quoted
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.fuzz.tables import Column, Table
+from tests.support.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,11 +36,6 @@ _ARROW = {
 _UNSIGNED = {"smallint": pa.uint8(), "int": pa.uint16(), "bigint": pa.uint32(), "decimal(20,0)": pa.uint64()}
 _OWN_OPTIONS = ("unsigned", "coarse_time", "required", "without_row_groups")
 _NO_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
-
-
-def quoted(name: str) -> str:
-    """Quote a name as Spark's SQL does."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def values_sql(table: Table) -> str:

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.lakes.formats import Lake
-from tests.support.planned_joins import assert_like_spark, configured, plan_of, scans_of
+from tests.support.planned_joins import assert_like_spark, plan_of, scans_of
+from tests.support.sessions import configured
 
 ROWS = 300
 _numbers = count()

@@ -29,14 +29,8 @@ from tests.lakes.lake_checks import (
     indexed,
     joined,
 )
-from tests.support.planned_joins import (
-    assert_like_spark,
-    mode,
-    pipelines_of,
-    plan_of,
-    rows_of,
-    scans_of,
-)
+from tests.support.planned_joins import assert_like_spark, mode, pipelines_of, plan_of, scans_of
+from tests.support.rows import rows_of
 
 pytestmark = pytest.mark.reduced("values", reason="a table takes seconds to write in either format")
 _LEFT_OUT = pytest.mark.whole(reason="a minute each")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tests.fuzz.storage import quoted
 from tests.fuzz.types import ARRAY, BY_SQL, MAP, MONTHS, SIMPLE, SPAN, STRUCT, TIME, VARIANT, Type
+from tests.support.sql import quoted
 
 FOLDED_INTO_STRUCT = "field"
 WAYS = {"stored": 6, "renamed": 3, "filled": 3, "literal": 1, "computed": 2, FOLDED_INTO_STRUCT: 1, "required": 1}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.fuzz.storage import quoted
 from tests.stream_harness.columns import FOLDED_INTO_STRUCT, Column, expression, stored_name
 from tests.stream_harness.sources import File, Row, Source, Stream
+from tests.support.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

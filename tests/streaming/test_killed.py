@@ -6,15 +6,14 @@ import random
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.cluster import environment, running
+from tests.support.cluster import ENCRYPTED, environment, running
 from tests.support.feeds import POINTS, SPANS, Feed, points, spans
-from tests.support.planned_joins import ENCRYPTED
+from tests.support.waiting import wait_until
 
 SCRIPT = Path(__file__).parent / "scripts" / "query_that_is_killed.py"
 BATCHES = 3
@@ -68,8 +67,9 @@ def started(query: str, master: str, folder: Path) -> subprocess.Popen[str]:
 
 def wait_for(commits: Path, count: int, driver: subprocess.Popen[str]) -> None:
     """Wait until `count` batches have been committed, or the query has ended."""
-    deadline = time.monotonic() + 240
-    while driver.poll() is None and len([*commits.glob("[0-9]*")] if commits.exists() else []) < count:
-        assert time.monotonic() < deadline, driver.communicate()
-        time.sleep(0.05)
+    wait_until(
+        lambda: driver.poll() is not None or (commits.exists() and len([*commits.glob("[0-9]*")]) >= count),
+        f"{count} batches are committed",
+        seconds=240,
+    )
     assert driver.poll() is None, driver.communicate()

@@ -16,7 +16,9 @@ from pyspark.sql import functions as F
 
 from sparkext import asof_join
 from sparkext.streams import cql, ordered, stream_asof_join, stream_join
-from tests.support.feeds import START, Feed, rows_of, run
+from tests.support.feeds import START, Feed, run
+from tests.support.rows import rows_of
+from tests.support.sessions import configured
 
 TRADES = "id long, symbol string, price double, ts timestamp"
 QUOTES = "number long, of string, bid double, qts timestamp"
@@ -28,15 +30,13 @@ LATER = START + timedelta(days=1)
 @pytest.fixture
 def partitions(spark: SparkSession) -> Iterator[Callable[[int], None]]:
     keys = ("spark.sql.shuffle.partitions", "spark.sql.leafNodeDefaultParallelism")
-    before = [spark.conf.get(key, None) for key in keys]
 
     def chosen(count: int) -> None:
         for key in keys:
             spark.conf.set(key, str(count))
 
-    yield chosen
-    for key, value in zip(keys, before, strict=True):
-        spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+    with configured(spark, dict.fromkeys(keys, 2)):
+        yield chosen
 
 
 def declared(frame: DataFrame) -> DataFrame:

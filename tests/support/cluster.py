@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,18 @@ from pathlib import Path
 import pyspark
 
 import sparkext
-from tests.support.planned_joins import ENCRYPTED, QUICK_START
+from tests.support.class_archive import archive_options
+from tests.support.waiting import wait_until
+
+QUICK_START = " ".join(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive_options()])
+"""JVM options with which the processes of a small cluster start quickly."""
+
+ENCRYPTED = {
+    "spark.authenticate": "true",
+    "spark.authenticate.secret": "pssst",
+    "spark.network.crypto.enabled": "true",
+}
+"""Settings that encrypt the connections between processes, including shuffled and broadcast blocks."""
 
 PYSPARK = Path(pyspark.__file__).parent
 PACKAGE = Path(sparkext.__file__).parent.parent
@@ -92,8 +102,9 @@ def environment(place: Path, **others: str) -> dict[str, str]:
 
 def awaited(log: Path, pattern: str, times: int) -> list[str]:
     """Wait until a log matches a pattern this many times; return the matches."""
-    deadline = time.monotonic() + 90
-    while len(found := re.findall(pattern, log.read_text())) < times:
-        assert time.monotonic() < deadline, f"{pattern} is not in {log.name}:\n{log.read_text()}"
-        time.sleep(0.1)
-    return found
+
+    def found() -> list[str]:
+        return re.findall(pattern, log.read_text())
+
+    wait_until(lambda: len(found()) >= times, lambda: f"{pattern} is in {log.name}:\n{log.read_text()}", seconds=90)
+    return found()

@@ -14,6 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from tests.support.rows import rows_of
+
 POINTS = "id long, k int, price double, at timestamp"
 SPANS = "rid long, d int, low double, high double, time timestamp"
 START = datetime(2026, 1, 1)
@@ -62,10 +64,6 @@ def spans(draw: random.Random, rows: int, seconds: int = 0) -> list[tuple[Any, .
         time = START + timedelta(seconds=seconds + draw.randrange(9))
         made.append((n, draw.choice([None, *range(9)]), low, low + draw.randrange(5), time))
     return made
-
-
-def rows_of(frame: DataFrame) -> Counter[str]:
-    return Counter(map(repr, map(tuple, frame.collect())))
 
 
 def run(out: DataFrame, checkpoint: Path | str, batches: Callable[[DataFrame, int], None] | None = None) -> Any:

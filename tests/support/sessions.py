@@ -1,4 +1,4 @@
-"""The Spark session that tests share: classic, on two cores, one per process."""
+"""Spark sessions of tests, and their settings. Most tests share one session per process: classic, on two cores."""
 
 from __future__ import annotations
 
@@ -45,10 +45,48 @@ def shared_session(
     running = SparkSession.getActiveSession()
     if running is not None:
         running.stop()
-    builder = SparkSession.builder.master("local[2]").appName(name).config("spark.sql.warehouse.dir", str(warehouse))
+    session = start_session(
+        "local[2]", {"spark.app.name": name, "spark.sql.warehouse.dir": str(warehouse), **settings}, configure
+    )
+    yield session
+    session.stop()
+
+
+def start_session(
+    master: str,
+    settings: Mapping[str, str],
+    configure: Callable[[SparkSession.Builder], SparkSession.Builder] = lambda builder: builder,
+) -> SparkSession:
+    """Start a classic session that logs errors only; `configure` may change the builder last."""
+    builder = SparkSession.builder.master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = configure(builder).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    return session
+
+
+@contextmanager
+def configured(spark: SparkSession, settings: Mapping[str, object] | None = None, /, **named: object) -> Iterator[None]:
+    """Set configuration keys, and restore them afterwards; keywords have underscores instead of dots."""
+    values = {**(settings or {}), **{key.replace("_", "."): value for key, value in named.items()}}
+    before = {key: spark.conf.get(key, None) for key in values}
+    for key, value in values.items():
+        spark.conf.set(key, str(value))
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+
+
+@contextmanager
+def started_with(spark: SparkSession, key: str, value: object) -> Iterator[None]:
+    """Set a setting that only an application can set at its start, as if it had, and restore it afterwards."""
+    conf = spark.sparkContext._jsc.sc().conf()
+    before = conf.get(key) if conf.contains(key) else None
+    conf.set(key, str(value))
+    try:
+        yield
+    finally:
+        conf.remove(key) if before is None else conf.set(key, before)

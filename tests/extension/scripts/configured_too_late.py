@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 import sparkext
 from sparkext.errors import EnvironmentProblemError, ExtensionMissingError
 from tests.extension.conftest import SETTINGS
+from tests.support.sessions import start_session
 
 
 def refusal() -> str:
@@ -18,11 +19,7 @@ def refusal() -> str:
 
 
 def main() -> None:
-    builder = SparkSession.builder.master("local[1]")
-    for key, value in SETTINGS.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = start_session("local[1]", SETTINGS)
     assert "Spark is running already, without the extension" in refusal()
     try:
         sparkext.declined(spark.range(3))

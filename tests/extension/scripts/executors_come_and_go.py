@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from shutil import rmtree
@@ -15,6 +14,8 @@ from pyspark.sql import functions as F
 import sparkext
 from tests.extension.cluster_cases import SETTINGS
 from tests.support.planned_joins import metrics_of, plan_of
+from tests.support.sessions import start_session
+from tests.support.waiting import wait_until
 
 ALLOCATED = {
     "spark.dynamicAllocation.enabled": "true",
@@ -30,18 +31,12 @@ ALLOCATED = {
 
 
 def wait_until_all_have_left(spark: SparkSession) -> None:
-    deadline = time.monotonic() + 60
-    while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() > 1:  # the driver counts as one
-        assert time.monotonic() < deadline, "executors stay"
-        time.sleep(0.2)
+    executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus
+    wait_until(lambda: executors().size() == 1, "only the driver is left")
 
 
 def main(master: str) -> None:
-    builder = SparkSession.builder.master(master)
-    for key, value in {**SETTINGS, **ALLOCATED}.items():
-        builder = builder.config(key, value)
-    spark = sparkext.configure(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = start_session(master, {**SETTINGS, **ALLOCATED}, sparkext.configure)
     turn = Path(mkdtemp()) / "turn"
 
     @F.udf("long")

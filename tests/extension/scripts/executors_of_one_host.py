@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from pyspark.sql import SparkSession
-
 import sparkext
 from tests.extension.cluster_cases import SETTINGS
-from tests.support.planned_joins import metrics_of, mode, rows_of
+from tests.support.planned_joins import metrics_of, mode
+from tests.support.rows import rows_of
+from tests.support.sessions import start_session
 
 QUERY = "SELECT /*+ PIPELINED_JOIN(b, 'partitioned=always') */ * FROM a {} JOIN b ON k = d"
 
 
 def main(master: str, port: str) -> None:
     service = {"spark.shuffle.service.enabled": "true", "spark.shuffle.service.port": port}
-    builder = SparkSession.builder.master(master)
-    for key, value in {**SETTINGS, "spark.sparkext.debug.partitions": "random", **service}.items():
-        builder = builder.config(key, value)
-    spark = sparkext.configure(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = start_session(
+        master, {**SETTINGS, "spark.sparkext.debug.partitions": "random", **service}, sparkext.configure
+    )
     spark.range(0, 9000, 1, 4).selectExpr("id % 700 AS k", "id AS v").createOrReplaceTempView("a")
     spark.range(0, 1400, 1, 3).selectExpr("id DIV 2 AS d", "id AS w").createOrReplaceTempView("b")
     for kind in ("INNER", "LEFT", "FULL"):

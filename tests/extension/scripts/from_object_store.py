@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -28,26 +27,26 @@ from sparkext.spark import extension
 from sparkext.streaming.state.micro_batch import CHECKPOINT, SECRETS
 from sparkext.streams import stream_asof_join, stream_join
 from tests.support.feeds import MATCH, ON, POINTS, SPANS, Feed, Sink, points, run, spans
-from tests.support.feeds import rows_of as told_rows
+from tests.support.rows import rows_of
 from tests.support.s3a import s3a_settings
+from tests.support.sessions import start_session
 
 SECRET = "word-of-nobody"
 EVENTS = Path(mkdtemp())
 
 
 def session(endpoint: str) -> SparkSession:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    builder = builder.config("spark.sparkext.mode", "hint")
-    for key, value in {"enabled": "true", "dir": EVENTS.as_uri(), "compress": "false"}.items():
-        builder = builder.config(f"spark.eventLog.{key}", value)
-    for key, value in s3a_settings(endpoint, "who", SECRET).items():
-        builder = builder.config(key, value)
-    return sparkext.configure(builder).getOrCreate()
-
-
-def rows_of(df: DataFrame) -> Counter[tuple[object, ...]]:
-    return Counter(map(tuple, df.collect()))
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sparkext.mode": "hint",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": EVENTS.as_uri(),
+        "spark.eventLog.compress": "false",
+        **s3a_settings(endpoint, "who", SECRET),
+    }
+    return start_session("local[2]", settings, sparkext.configure)
 
 
 def plan_of(df: DataFrame) -> str:
@@ -116,7 +115,7 @@ def check_streams(spark: SparkSession) -> None:
         left.add(points(draw, 60))
         right.add(spans(draw, 60))
         run(stream_join(left.stream(), right.stream(), on=ON, name="hits"), "s3a://shelf/a query #1/hits", sink)
-    assert sink.rows() == told_rows(left.table().join(right.table(), F.expr(MATCH)))
+    assert sink.rows() == rows_of(left.table().join(right.table(), F.expr(MATCH)))
     assert len(sink.batches) == 2 and sink.rows().total() > 50
     store = boto3.client("s3", endpoint_url=ENDPOINT, aws_access_key_id="who", aws_secret_access_key=SECRET)
     kept = {entry["Key"] for entry in store.list_objects_v2(Bucket="shelf")["Contents"]}

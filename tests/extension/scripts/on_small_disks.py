@@ -13,7 +13,9 @@ from pyspark.sql import functions as F
 
 import sparkext
 from tests.extension.conftest import SETTINGS
-from tests.support.planned_joins import assert_like_spark, assert_pipelined, configured, plan_of, rows_of
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, plan_of
+from tests.support.rows import rows_of
+from tests.support.sessions import configured, start_session
 
 FULL = "No space left on device"
 FELL_BACK = "fell back to Spark's own joins"
@@ -94,11 +96,9 @@ def an_exchange_on_a_full_disk(spark: SparkSession, disk: Path) -> None:
 
 
 def main(disk: Path, folder: Path) -> None:
-    builder = SparkSession.builder.master("local[2]")
-    for key, value in {**SETTINGS, "spark.local.dir": str(disk), "spark.sparkext.mode": "hint"}.items():
-        builder = builder.config(key, value)
-    spark = sparkext.configure(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = start_session(
+        "local[2]", {**SETTINGS, "spark.local.dir": str(disk), "spark.sparkext.mode": "hint"}, sparkext.configure
+    )
     a_build_side_that_fills_the_drivers_disk(spark, disk)
     disks_that_are_full_already(spark, disk, folder)
     an_exchange_on_a_full_disk(spark, disk)

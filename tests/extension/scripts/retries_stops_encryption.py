@@ -10,17 +10,14 @@ from pyspark.sql import SparkSession
 
 import sparkext
 from tests.extension.conftest import SETTINGS
-from tests.extension.test_failures import PATIENCE, joined, killing, sleeping, wait_until
+from tests.extension.test_failures import PATIENCE, joined, killing, sleeping
 from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined
+from tests.support.sessions import start_session
+from tests.support.waiting import wait_until
 
 
 def session(master: str, **more: str) -> SparkSession:
-    builder = SparkSession.builder.master(master)
-    for key, value in {**SETTINGS, **more}.items():
-        builder = builder.config(key, value)
-    found = sparkext.configure(builder).getOrCreate()
-    found.sparkContext.setLogLevel("ERROR")
-    return found
+    return start_session(master, {**SETTINGS, **more}, sparkext.configure)
 
 
 def a_task_is_retried(spark: SparkSession, folder: Path) -> None:

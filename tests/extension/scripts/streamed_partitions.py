@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 import sparkext
 from tests.extension.cluster_cases import SETTINGS
 from tests.support.planned_joins import plan_of
+from tests.support.sessions import start_session
 
 STREAMED = {
     "spark.speculation": "false",
@@ -31,15 +32,6 @@ STREAMED = {
     "spark.sql.files.maxPartitionBytes": "2m",
 }
 ROWS, KEYS = 600_000, 5_000
-
-
-def session(master: str) -> SparkSession:
-    builder = SparkSession.builder.master(master)
-    for key, value in {**SETTINGS, **STREAMED}.items():
-        builder = builder.config(key, value)
-    spark = sparkext.configure(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
 
 
 def joined(spark: SparkSession, how: str) -> DataFrame:
@@ -122,7 +114,8 @@ def check_one_partition_at_a_time(spark: SparkSession) -> None:
 
 
 def main(master: str) -> None:
-    spark = session(master)
+    spark = start_session(master, {**SETTINGS, **STREAMED}, sparkext.configure)
+    spark.sparkContext.setLogLevel("OFF")
     with TemporaryDirectory() as folder:
         probe = spark.range(0, ROWS, 1, 6).selectExpr(f"nullif(id * 7919 % {KEYS}, 5) AS k", "id AS a", "id % 97 AS b")
         probe.write.parquet(f"{folder}/l")

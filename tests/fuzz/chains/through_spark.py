@@ -6,8 +6,6 @@ import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ import pyarrow.parquet as pq
 import sparkext
 from tests.fuzz.chains.cases import Case, spark_sql
 from tests.fuzz.chains.pipeline import Outcome
+from tests.support.sessions import configured
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,12 +49,12 @@ class SparkRunner:
         try:
             # The order of rows decides between equally near ones, and Spark reads the largest file first.
             self._write(case, place, generator, most_files=1 if is_ordered else 3)
-            with self._configured({**case.settings, **_session_settings(generator)}):
+            with configured(self._spark, {**case.settings, **_session_settings(generator)}):
                 ours = self._spark.sql(spark_sql(case))
                 got = Outcome(self._rows(case, ours), _paths(ours))
             if is_ordered:
                 return got, None
-            with self._configured({"spark.sparkext.mode": "off"}):
+            with configured(self._spark, {"spark.sparkext.mode": "off"}):
                 return got, self._rows(case, self._spark.sql(spark_sql(case)))
         finally:
             shutil.rmtree(place, ignore_errors=True)
@@ -77,18 +76,6 @@ class SparkRunner:
     def _rows(self, case: Case, frame: DataFrame) -> pa.Table:
         types = case.columns(len(case.joins))
         return frame.toArrow().cast(pa.schema([(name, types[name]) for name in case.outputs]))
-
-    @contextmanager
-    def _configured(self, settings: Mapping[str, object]) -> Iterator[None]:
-        conf = self._spark.conf
-        before = {key: conf.get(key, None) for key in settings}
-        for key, value in settings.items():
-            conf.set(key, str(value))
-        try:
-            yield
-        finally:
-            for key, old in before.items():
-                conf.unset(key) if old is None else conf.set(key, old)
 
 
 def _session_settings(generator: random.Random) -> dict[str, object]:

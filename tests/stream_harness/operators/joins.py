@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tests.fuzz.storage import quoted
 from tests.stream_harness.columns import Column
 from tests.stream_harness.nodes import Emitted, History, Node, Streams, micros, place, unequal
 from tests.stream_harness.sources import Row
 from tests.stream_harness.tables import table
+from tests.support.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from sparkext import SparkExtError
 from sparkext.streaming.join.column_condition import read_columns
 from sparkext.streams import stream_join
-from tests.support.feeds import Feed, Sink, bare, points, rows_of, run, spans
+from tests.support.feeds import Feed, Sink, bare, points, run, spans
+from tests.support.rows import rows_of
 
 Condition = Callable[[DataFrame, DataFrame], Column]
 

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from sparkext import SparkExtError
 from sparkext.streams import stream_join
-from tests.support.feeds import Feed, Sink, points, rows_of, run, spans
+from tests.support.feeds import Feed, Sink, points, run, spans
+from tests.support.rows import rows_of
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])

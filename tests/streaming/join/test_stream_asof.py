@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from sparkext import SparkExtError, asof_join
 from sparkext.streams import stream_asof_join
-from tests.support.feeds import Feed, Sink, bare, points, rows_of, run, spans
+from tests.support.feeds import Feed, Sink, bare, points, run, spans
+from tests.support.rows import rows_of
 
 DELAY = "10 seconds"
 

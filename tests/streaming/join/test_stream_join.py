@@ -26,7 +26,8 @@ from sparkext.spark.session_settings import read_s3a_settings
 from sparkext.streaming.state.micro_batch import CHECKPOINT, RETAINED, RETAINED_BY_DEFAULT, SECRETS
 from sparkext.streaming.state.places import split_location
 from sparkext.streams import stream_join
-from tests.support.feeds import MATCH, ON, POINTS, SPANS, START, Feed, Sink, bare, points, rows_of, run, spans
+from tests.support.feeds import MATCH, ON, POINTS, SPANS, START, Feed, Sink, bare, points, run, spans
+from tests.support.rows import rows_of
 
 
 @pytest.mark.parametrize("on", ["range", "key", "cross"])

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkext import asof_join, pipelined_join, report, theta_join
-from tests.support.feeds import MATCH, ON, Feed, Sink, points, rows_of, run, spans
+from tests.support.feeds import MATCH, ON, Feed, Sink, points, run, spans
+from tests.support.rows import rows_of
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])

@@ -19,7 +19,8 @@ from pyspark.sql import functions as F
 from sparkext import report
 from sparkext.errors import InvalidOrderError
 from sparkext.streams import ordered, stream_join
-from tests.support.feeds import START, Feed, bare, rows_of, run
+from tests.support.feeds import START, Feed, bare, run
+from tests.support.rows import rows_of
 
 READINGS = "device string, sensor int, ts timestamp, level double"
 ALERTS = "device string, sensor int, ts timestamp, rise double"

@@ -17,11 +17,13 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkext.streams import cql, ordered, stream_join
-from tests.support.feeds import MATCH, ON, POINTS, SPANS, rows_of
+from tests.support.feeds import MATCH, ON, POINTS, SPANS
+from tests.support.rows import rows_of
+from tests.support.sessions import start_session
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -108,11 +110,7 @@ def due(rows: DataFrame, points: DataFrame, spans: DataFrame) -> DataFrame:
 
 def main(query: str, master: str, place: str, secret: str) -> None:
     folder = Path(place)
-    builder = SparkSession.builder.master(master)
-    for key, value in {**SETTINGS, **dict(pair.split("=") for pair in secret.split(","))}.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = start_session(master, {**SETTINGS, **dict(pair.split("=") for pair in secret.split(","))})
     streams = [
         spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
         for side, schema in (("left", POINTS), ("right", SPANS))
