@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.fuzz.__main__ import Hunt
+from tests.fuzz.hunt import Hunt
 from tests.fuzz.running import Runner
 from tests.fuzz.tally import GROUPS
 
@@ -16,7 +16,7 @@ QUERIES = 90
 
 def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
     runner = Runner(spark, tmp_path)
-    hunt = Hunt(runner, SEED, out=None, patience=0)
+    hunt = Hunt(runner, SEED)
     try:
         hunt.run(range(QUERIES))
     finally:

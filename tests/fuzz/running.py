@@ -88,6 +88,11 @@ class Verdict:
     told: str = ""
     reordered: bool = False
 
+    @property
+    def origin(self) -> str:
+        """The condition of the extension's error."""
+        return self.ours.error
+
 
 class Runner:
     """Two sessions of one application, and the universe whose tables are registered in both."""

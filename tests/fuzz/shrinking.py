@@ -1,13 +1,8 @@
-"""Shrinks a failing case by removing parts of the query, settings, rows and columns.
-
-Hypothesis shrinks the random draws, so that most of its tries would be entirely different queries, and each try costs
-two queries in Spark. This module removes independent parts of trees instead, which needs dozens of tries.
-"""
+"""Shrinks a failing case by removing parts of the query, settings, rows and columns."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass, replace
 from typing import Any
 
@@ -28,37 +23,16 @@ from tests.fuzz.sql import (
     walk,
 )
 from tests.fuzz.tables import Universe
+from tests.support.harness.shrinking import PATIENCE_SECONDS, omit_parts, shrink
 from tests.support.sql import quoted
 
-PATIENCE_SECONDS = 120.0
 _QUERIES = (Select, SetOperation, With, Ordered)
 _ONE = Expr("1", "int")
 
 
 def shrunk(case: Case, is_wrong: Callable[[Case], bool], patience: float = PATIENCE_SECONDS) -> Case:
     """Return the smallest failing case found within the time limit; `is_wrong` creates the tables of a case."""
-    return least(case, (_smaller_queries, _fewer_settings, _smaller_universes, _smaller_queries), is_wrong, patience)
-
-
-def least(
-    case: Any,
-    reductions: Iterable[Callable[[Any], Iterator[Any]]],
-    is_wrong: Callable[[Any], bool],
-    patience: float,
-) -> Any:
-    """Apply each reduction as long as one of the smaller cases that it yields still fails."""
-    until = time.monotonic() + patience
-    for smaller in reductions:
-        progress = True
-        while progress:
-            progress = False
-            for candidate in smaller(case):
-                if time.monotonic() > until:
-                    return case
-                if is_wrong(candidate):
-                    case, progress = candidate, True
-                    break
-    return case
+    return shrink(case, (_smaller_queries, _fewer_settings, _smaller_universes, _smaller_queries), is_wrong, patience)
 
 
 def _smaller_queries(case: Case) -> Iterator[Case]:
@@ -81,30 +55,25 @@ def _candidates(node: Any) -> Iterator[Any]:
     if isinstance(node, Expr):
         listed = "{}" not in node.text
         yield from (
-            replace(node, args=args) for args in fewer(node.args) if len(args) == len(node.args) or (listed and args)
+            replace(node, args=args) for args in _fewer(node.args) if len(args) == len(node.args) or (listed and args)
         )
     elif not isinstance(node, TableSource):
         for name, value in parts(node):
             # A LIMIT is deterministic only if rows are ordered by all columns.
             if not (isinstance(node, Ordered) and name == "keys"):
-                for smaller in _candidates(value) if is_dataclass(value) else fewer(value):
+                for smaller in _candidates(value) if is_dataclass(value) else _fewer(value):
                     yield replace(node, **{name: smaller})
 
 
-def fewer(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def _fewer(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Yield a tuple without halves, quarters and so on, and with one of its members simplified."""
-    length = len(values)
-    without = (length + 1) // 2
-    while without > length // 32:  # for long lists, single members would cost thousands of queries
-        for start in range(0, length, without):
-            yield values[:start] + values[start + without :]
-        without //= 2
+    yield from omit_parts(values, len(values) // 32 + 1)  # single members of long lists would cost thousands of queries
     for place, value in enumerate(values):
         if is_dataclass(value):
             for smaller in _candidates(value):
                 yield (*values[:place], smaller, *values[place + 1 :])
         elif isinstance(value, tuple):
-            for part in fewer(value):
+            for part in _fewer(value):
                 if len(part) == len(value):
                     yield (*values[:place], part, *values[place + 1 :])
 

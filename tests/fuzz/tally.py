@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from tests.fuzz.cases import Case
 from tests.fuzz.running import Verdict
+from tests.support.harness import tally
+from tests.support.harness.tally import list_counts
 
 GROUPS = ("groups of joins", "groups of scans")
 """Names in `Outcome.behind` for groups that workers compute."""
@@ -24,14 +26,12 @@ _ANALYSIS = (
 
 
 @dataclass
-class Tally:
+class Tally(tally.Tally):
     """Counts of queries, their joins and their outcomes."""
 
-    queries: int = 0
     with_joins: int = 0
     with_pipelines: int = 0
     only_pipelines: int = 0
-    rows: int = 0
     empty: int = 0
     reordered: int = 0
     pipelined: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -43,7 +43,6 @@ class Tally:
     agreed: Counter[str] = field(default_factory=Counter)
     grouped: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
-    differences: Counter[str] = field(default_factory=Counter)
 
     def count(self, case: Case, verdict: Verdict) -> None:
         """Count a query."""
@@ -108,6 +107,5 @@ class Tally:
             ("errors of Spark", self.errors),
             ("DIFFERENCES", self.differences),
         ):
-            if counts:
-                lines += [f"{title}:", *(f"{count:>9,}  {name}" for name, count in counts.most_common())]
+            lines += list_counts(title, counts)
         return "\n".join(lines)

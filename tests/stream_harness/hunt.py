@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock, local
-from typing import TYPE_CHECKING
+from threading import local
+from typing import TYPE_CHECKING, Any
 
-from tests.stream_harness import reproducing
 from tests.stream_harness.cases import Case, make_case
-from tests.stream_harness.running import Runner, Verdict
+from tests.stream_harness.reproducing import reproducer
+from tests.stream_harness.running import Runner
 from tests.stream_harness.shrinking import shrunk
 from tests.stream_harness.tally import Tally
+from tests.support.harness import hunt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,24 +23,19 @@ _REPORTED = 25
 """Number of queries between two progress messages."""
 
 
-class Hunt:
-    """Runs queries of one seed, perhaps of some kinds only.
-
-    `out` is the folder for programs, `patience` the time limit of each shrinking in seconds.
-    """
+class Hunt(hunt.Hunt[Case]):
+    """Runs queries of one seed, perhaps of some kinds only."""
 
     def __init__(
         self, seed: int, kinds: Sequence[str] = (), out: Path | None = None, patience: float = 0.0, quick: bool = False
     ) -> None:
         self.tally = Tally()
-        self.found: list[str] = []
+        super().__init__(self.tally, out, patience)
         self._seed, self._kinds, self._quick = seed, kinds, quick
-        self._out, self._patience = out, patience
-        self._lock = Lock()
 
     def run(self, spark: SparkSession, folder: Path, numbers: Sequence[int], threads: int) -> None:
         """Run queries in several threads with one session each, because a small batch mostly waits."""
-        own, started = local(), time.monotonic()
+        own = local()
 
         def one(number: int) -> None:
             if not hasattr(own, "runner"):
@@ -48,12 +43,7 @@ class Hunt:
                     own.runner = Runner(spark.newSession(), folder / f"thread {len([*folder.iterdir()])}")
             self._one(own.runner, number)
             if self.tally.queries % _REPORTED == 0:
-                seconds, different = time.monotonic() - started, self.tally.differences.total()
-                print(
-                    f"  {self.tally.queries:,} queries in {seconds:,.0f} s, {different} different",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                self.print_progress()
 
         with ThreadPoolExecutor(threads) as pool:
             for future in [pool.submit(one, number) for number in numbers]:
@@ -68,35 +58,15 @@ class Hunt:
             self.tally.count(case, verdict)
         if verdict.kind:
             print(f"  number {number} differs: {verdict.kind}", file=sys.stderr, flush=True)
-            self._report(runner, number, case, verdict)
+            alone = f"python -m tests.stream_harness --seed {self._seed} --only {number}{' --quick' * self._quick}"
+            self.report(case, verdict, alone, runner.run)
 
-    def _report(self, runner: Runner, number: int, case: Case, verdict: Verdict) -> None:
-        alone = f"python -m tests.stream_harness --seed {self._seed} --only {number}{' --quick' * self._quick}"
-        lines = [f"DIFFERENT, alone: {alone}", f"{verdict.kind}: {verdict.told}", _short(case)]
-        if self._patience:
-            smaller = shrunk(case, self._differs_like(runner, verdict), self._patience)
-            again = runner.run(smaller)
-            lines += [f"the same, shrunk: {again.kind}: {again.told}", _short(smaller)]
-            case, verdict = (smaller, again) if again.kind else (case, verdict)
-        if self._out is not None:
-            lines.append(f"written to {reproducing.write(self._out, case, verdict, alone)}")
-        with self._lock:
-            self.found.append("\n".join(lines))
-            print(self.found[-1], flush=True)
+    def describe(self, case: Case) -> str:
+        """Return a description of a case without its streams."""
+        return f"{case.kind}: {case.query}, runs {case.runs}, checkpoint {case.checkpoint!r}, settings {case.settings}"
 
-    def _differs_like(self, runner: Runner, verdict: Verdict) -> Callable[[Case], bool]:
-        def is_wrong(case: Case) -> bool:
-            found = runner.run(case)
-            return found.kind == verdict.kind and _origin(found) == _origin(verdict)
+    def shrink(self, case: Case, is_wrong: Callable[[Case], bool], patience: float) -> Case:
+        return shrunk(case, is_wrong, patience)
 
-        return is_wrong
-
-
-def _origin(verdict: Verdict) -> str:
-    """Return the part of a description that is independent of rows: the location of an error."""
-    return verdict.told.splitlines()[-1] if verdict.kind == "error" else ""
-
-
-def _short(case: Case) -> str:
-    """Return a description of a case without its streams."""
-    return f"{case.kind}: {case.query}, runs {case.runs}, checkpoint {case.checkpoint!r}, settings {case.settings}"
+    def render_program(self, case: Case, verdict: Any, alone: str) -> str:
+        return reproducer(case, verdict, alone)

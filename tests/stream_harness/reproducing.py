@@ -1,20 +1,21 @@
-"""Writes a case down as a program that runs it alone, with its rows, operators and settings in full."""
+"""A case as a program that runs it alone, with its rows, operators and settings in full."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from pprint import pformat
+from tempfile import TemporaryDirectory
 
 from tests.stream_harness.cases import Case
-from tests.stream_harness.running import Verdict
+from tests.stream_harness.running import Runner, Verdict
+from tests.support.harness.reproducing import describe_origin
+from tests.support.harness.session import harness_session
+from tests.support.sessions import STREAMS
 
 
 def reproducer(case: Case, verdict: Verdict, alone: str) -> str:
     """Return the program. Its comments describe the difference, and the command that draws the case again."""
-    told = "\n".join(f"# {line}" for line in f"{verdict.kind}: {verdict.told}".splitlines())
-    return f"""# Found by: {alone}
-{told}
+    return f"""{describe_origin(verdict, alone)}
 import datetime
 from decimal import Decimal
 
@@ -27,7 +28,7 @@ from tests.stream_harness.operators.inputs import Input
 from tests.stream_harness.operators.joins import StreamJoin
 from tests.stream_harness.operators.nearest import NearestJoin
 from tests.stream_harness.operators.order import Ordered
-from tests.stream_harness.replaying import replay
+from tests.stream_harness.reproducing import replay
 from tests.stream_harness.sources import Source, Stream
 
 nan, inf = float("nan"), float("inf")
@@ -38,9 +39,8 @@ if __name__ == "__main__":
 """
 
 
-def write(folder: Path, case: Case, verdict: Verdict, alone: str) -> Path:
-    """Write the program into a folder; return its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / (re.sub(r"\W", "_", f"case_{case.name}") + ".py")
-    path.write_text(reproducer(case, verdict, alone), encoding="utf-8")
-    return path
+def replay(case: Case) -> None:
+    """Run a case, and print how its result differs."""
+    with TemporaryDirectory() as folder, harness_session(extended=False, **STREAMS) as spark:
+        verdict = Runner(spark, Path(folder)).run(case)
+    print(verdict.kind or "no difference", verdict.told, sep="\n\n")

@@ -37,6 +37,11 @@ class Verdict:
     late_rows: int = 0
     batches: int = 0
 
+    @property
+    def origin(self) -> str:
+        """The location of an error in sparkext, or its message."""
+        return self.told.splitlines()[-1] if self.kind == "error" else ""
+
 
 @dataclass
 class _Attempts:

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from tests.fuzz.shrinking import PATIENCE_SECONDS, fewer, least
 from tests.stream_harness.cases import Case
 from tests.stream_harness.columns import Derivation
 from tests.stream_harness.cuts import Run
 from tests.stream_harness.nodes import Node
 from tests.stream_harness.operators.inputs import Input
 from tests.stream_harness.sources import Source, Stream
+from tests.support.harness.shrinking import PATIENCE_SECONDS, omit_parts, shrink
 
 
 def shrunk(case: Case, is_wrong: Callable[[Case], bool], patience: float = PATIENCE_SECONDS) -> Case:
     """Return the smallest failing case that was found within the time limit."""
-    return least(
+    return shrink(
         case, (_without_queries, _plainer, _fewer_batches, _fewer_rows, _fewer_columns, _fewer_rows), is_wrong, patience
     )
 
@@ -116,9 +116,8 @@ def _fewer_rows(case: Case) -> Iterator[Case]:
         for place, source in enumerate(stream.sources):
             for batch, files in enumerate(source.batches):
                 merged = (tuple(row for file in files for row in file),)
-                smaller = (
-                    [merged] if len(files) > 1 else [(rows,) for rows in fewer(merged[0]) if len(rows) < len(merged[0])]
-                )
+                shorter = omit_parts(merged[0], len(merged[0]) // 32 + 1)
+                smaller = [merged] if len(files) > 1 else [(rows,) for rows in shorter]
                 for other in smaller:
                     batches = (*source.batches[:batch], other, *source.batches[batch + 1 :])
                     changed = replace(source, batches=batches)

@@ -7,20 +7,19 @@ from dataclasses import dataclass, field
 
 from tests.stream_harness.cases import Case
 from tests.stream_harness.running import Verdict
+from tests.support.harness import tally
+from tests.support.harness.tally import list_counts
 
 
 @dataclass
-class Tally:
+class Tally(tally.Tally):
     """Counts of queries, of their batches and rows."""
 
-    queries: int = 0
     batches: int = 0
-    rows: int = 0
     late_rows: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     without_rows: Counter[str] = field(default_factory=Counter)
     properties: Counter[str] = field(default_factory=Counter)
-    differences: Counter[str] = field(default_factory=Counter)
 
     def count(self, case: Case, verdict: Verdict) -> None:
         """Count a query."""
@@ -44,8 +43,7 @@ class Tally:
             for kind, count in self.kinds.most_common()
         ]
         for title, counts in (("with", self.properties), ("DIFFERENCES", self.differences)):
-            if counts:
-                lines += [f"{title}:", *(f"{count:>9,}  {name}" for name, count in counts.most_common())]
+            lines += list_counts(title, counts)
         return "\n".join(lines)
 
 

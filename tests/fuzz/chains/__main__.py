@@ -133,13 +133,12 @@ def pipeline_check() -> Iterator[Check]:
 @contextmanager
 def spark_check() -> Iterator[Check]:
     """Yield a function that compares the extension's plans with Spark's own and with DuckDB, in a new session."""
-    import sparkext
-    from bench.engines.spark_session import spark_session
     from tests.fuzz.chains.through_spark import SETTINGS
+    from tests.support.harness.session import harness_session
 
     with (
         TemporaryDirectory() as folder,
-        spark_session(2, sparkext.configure, **SETTINGS) as spark,
+        harness_session(**SETTINGS) as spark,
         checked_by_spark(spark, Path(folder)) as check,
     ):
         yield check

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.fuzz.chains.cases import Case, Join
+from tests.support.harness.shrinking import omit_parts, shrink
 
 _PATIENCE_SECONDS = 60.0
 _PLAIN_SWITCHES: dict[str, Any] = {"cores": 1, "headroom": None, "batch_rows": 100_000, "least_part_rows": 4_096}
@@ -17,17 +17,7 @@ _PLAIN_SWITCHES: dict[str, Any] = {"cores": 1, "headroom": None, "batch_rows": 1
 
 def shrunk(case: Case, is_wrong: Callable[[Case], bool]) -> Case:
     """Return the smallest failing case found within a minute, always continuing with the first one that fails."""
-    until = time.monotonic() + _PATIENCE_SECONDS
-    progress = True
-    while progress:
-        progress = False
-        for smaller in _smaller(case):
-            if time.monotonic() > until:
-                return case
-            if is_wrong(smaller):
-                case, progress = smaller, True
-                break
-    return case
+    return shrink(case, [_smaller], is_wrong, _PATIENCE_SECONDS)
 
 
 def _smaller(case: Case) -> Iterator[Case]:
@@ -53,15 +43,10 @@ def _fewer_joins(case: Case) -> Iterator[Case]:
 def _fewer_rows(case: Case) -> Iterator[Case]:
     """Yield cases without halves of a table, quarters, and so on down to single rows."""
     for number, table in enumerate(case.tables):
-        length = table.num_rows
-        left_out = (length + 1) // 2
-        while left_out and length:
-            for start in range(0, length, left_out):
-                kept = [row for row in range(length) if not start <= row < start + left_out]
-                tables = list(case.tables)
-                tables[number] = table.take(pa.array(kept, pa.int64()))
-                yield replace(case, tables=tables)
-            left_out = left_out // 2
+        for kept in omit_parts(list(range(table.num_rows))):
+            tables = list(case.tables)
+            tables[number] = table.take(pa.array(kept, pa.int64()))
+            yield replace(case, tables=tables)
 
 
 def _simpler_joins(case: Case) -> Iterator[Case]:

@@ -24,8 +24,6 @@ SETTINGS = {
     "spark.sparkext.mode": "hint",
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.session.timeZone": "America/New_York",
-    # For hundreds of short queries, the JVM's second compiler would cost more than it saves.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 _PIPELINE = re.compile(r"PipelinedJoin \[(.*?)\] (scan=\w+(?: from Spark)?)")
 _SPARK_JOIN = re.compile(r"\b(?:\w+Hash|SortMerge|BroadcastNestedLoop)Join\b|\bCartesianProduct\b")

@@ -1,4 +1,4 @@
-"""The session of a run: small, on two cores, and quick to start."""
+"""The session of a harness: small, on two cores, and quick to start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def fuzz_session(extended: bool = True, **more: str) -> Iterator[SparkSession]:
+def harness_session(extended: bool = True, **more: str) -> Iterator[SparkSession]:
     """Start Spark with some more settings, and with the extension unless `extended` is false."""
     import sparkext
     from bench.engines.spark_session import spark_session
