@@ -29,10 +29,10 @@ from tests.api.spark_checks import (
     assert_pipelined,
     assert_same_rows,
     crossings_of,
-    frame,
     physical_plan,
 )
 from tests.api.test_publishing import assert_one_copy, build_of_megabytes, probe_in_two_workers
+from tests.support.frames import frame
 from tests.support.sessions import configured
 
 

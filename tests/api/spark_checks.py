@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import operator
 import os
 import re
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import pipelined_join
@@ -178,31 +174,6 @@ def assert_partitioned(df: DataFrame, joins: int | None = None) -> None:
     )
     lineage = find_lineage(df)
     assert joins is None or (lineage is not None and len(lineage.spec.joins) == joins)
-
-
-def table(**columns: Any) -> pa.Table:
-    """Return a table from lists, or from (type, list) pairs."""
-    arrays = {
-        name: pa.array(value[1], value[0]) if isinstance(value, tuple) else pa.array(value)
-        for name, value in columns.items()
-    }
-    return pa.table(arrays)
-
-
-def frame(spark: SparkSession, parts: int | None = None, **columns: Any) -> DataFrame:
-    """Return a DataFrame from lists, or from (type, list) pairs; in `parts` partitions if given."""
-    made = created(spark, table(**columns))
-    return made if parts is None else made.repartition(parts)
-
-
-def created(spark: SparkSession, data: pa.Table) -> DataFrame:
-    """Return `createDataFrame` of an Arrow table. Spark before 4.0 does not accept those, so a file is read instead."""
-    if spark.version >= "4":
-        return spark.createDataFrame(data)
-    folder = tempfile.mkdtemp(prefix="sparkext-tests-")
-    atexit.register(shutil.rmtree, folder)
-    pq.write_table(data, f"{folder}/table.parquet", coerce_timestamps="us")
-    return spark.read.option("datetimeRebaseMode", "CORRECTED").parquet(folder)
 
 
 def jobs_run_by(spark: SparkSession, action: Callable[[], object]) -> int:

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 
 from sparkext import asof_join, pipelined_join, report
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
-from tests.api.spark_checks import assert_pipelined, frame
+from tests.api.spark_checks import assert_pipelined
+from tests.support.frames import frame
 
 DAY = dt.timedelta(days=1)
 EPOCH = dt.datetime(2024, 3, 9)  # summer time begins on the tenth in the session's time zone

@@ -23,7 +23,8 @@ from sparkext.joins.lineage import find_lineage
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow
 from sparkext.spark.session_settings import read_configured_options
-from tests.api.spark_checks import assert_pipelined, frame, jobs_run_by, rows_of, table
+from tests.api.spark_checks import assert_pipelined, jobs_run_by, rows_of
+from tests.support.frames import frame, table
 from tests.support.sessions import configured
 
 

@@ -18,9 +18,9 @@ from tests.api.spark_checks import (
     assert_pipelined,
     assert_same_rows,
     crossings_of,
-    frame,
     rows_of,
 )
+from tests.support.frames import frame
 from tests.support.sessions import configured
 
 MIB = 1 << 20

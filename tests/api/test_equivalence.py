@@ -22,9 +22,9 @@ from tests.api.spark_checks import (
     assert_pipelined,
     assert_same_rows,
     crossings_of,
-    frame,
     spark_join,
 )
+from tests.support.frames import frame
 from tests.support.sessions import configured
 
 ALIASES = {

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 
 from sparkext import pipelined_join, report
 from sparkext.joins.lineage import find_lineage
-from tests.api.spark_checks import assert_pipelined, assert_same_rows, frame, physical_plan, rows_of, spark_join, table
+from tests.api.spark_checks import assert_pipelined, assert_same_rows, physical_plan, rows_of, spark_join
+from tests.support.frames import frame, table
 from tests.support.sessions import configured
 
 _EXCHANGE = re.compile(r"^[\s:+\-*()\d]*Exchange\b", re.MULTILINE)

@@ -27,10 +27,10 @@ from tests.api.spark_checks import (
     assert_pipelined,
     assert_same_rows,
     crossings_of,
-    frame,
     jobs_run_by,
     spark_join,
 )
+from tests.support.frames import frame
 from tests.support.sessions import configured
 
 KEYS = [1, 2, 3]

@@ -21,9 +21,9 @@ from tests.api.spark_checks import (
     assert_partitioned,
     assert_pipelined,
     assert_same_rows,
-    frame,
     physical_plan,
 )
+from tests.support.frames import frame
 from tests.support.sessions import configured
 
 pytestmark = pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark does not limit the bytes of a batch")

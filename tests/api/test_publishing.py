@@ -39,7 +39,8 @@ from sparkext.joins.lineage import find_lineage
 from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.storage.container import atomic_file
 from sparkext.storage.last_used import LruCache
-from tests.api.spark_checks import assert_like_spark, assert_pipelined, frame
+from tests.api.spark_checks import assert_like_spark, assert_pipelined
+from tests.support.frames import frame
 
 HERE = Path(__file__).parent
 PATIENCE = 60
@@ -540,7 +541,8 @@ from pathlib import Path
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
-from tests.api.spark_checks import assert_pipelined, frame, rows_of, spark_join
+from tests.api.spark_checks import assert_pipelined, rows_of, spark_join
+from tests.support.frames import frame
 from sparkext import pipelined_join, report
 from sparkext.errors import InvalidJoinError
 from sparkext.joins import publishing

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import pipelined_join, report
 from sparkext.errors import InvalidJoinError
-from tests.api.spark_checks import EXTENSION, KINDS, assert_like_spark, assert_pipelined, assert_same_rows, frame
+from tests.api.spark_checks import EXTENSION, KINDS, assert_like_spark, assert_pipelined, assert_same_rows
+from tests.support.frames import frame
 from tests.support.sessions import configured
 
 ONS: dict[str, list[tuple[str, ...]]] = {

@@ -24,7 +24,8 @@ from sparkext.joins.lineage import find_lineage
 from sparkext.plans.adaptive.operator_summary import OperatorSummary
 from sparkext.reports.metrics import TaskId, TaskMetrics, select_last_run
 from sparkext.reports.report import Report, summarise
-from tests.api.spark_checks import assert_pipelined, table
+from tests.api.spark_checks import assert_pipelined
+from tests.support.frames import table
 from tests.support.sessions import configured
 
 PARTS = 8

@@ -21,7 +21,8 @@ from pyspark.sql import functions as F
 
 from sparkext import pipelined_join, report, theta_join
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
-from tests.api.spark_checks import EXTENSION, assert_pipelined, assert_same_rows, frame, jobs_run_by
+from tests.api.spark_checks import EXTENSION, assert_pipelined, assert_same_rows, jobs_run_by
+from tests.support.frames import frame
 from tests.support.sessions import configured
 
 KINDS = ("inner", "left", "semi", "anti")

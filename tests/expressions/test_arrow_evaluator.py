@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import random
-import struct
 from collections.abc import Callable
 from decimal import Context, Decimal
 from typing import Any
@@ -41,6 +39,7 @@ from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, parse_unsc
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
 from tests.oracle.expressions import Failure, evaluate, texts_of
+from tests.oracle.rows import canonical
 from tests.support.kernel_inputs import SAMPLES, examples
 
 KINDS = [name for name in SAMPLES if not name.startswith("large")]
@@ -218,21 +217,14 @@ class Table:
 
 
 def told(array: pa.Array, kind: KeyType) -> list[Any]:
-    """Return an Arrow array as the oracle's values; floats as bits."""
+    """Return an Arrow array as the oracle's values; floats as `canonical` texts."""
     assert array.type in (arrow_key_type(kind), pa.large_string(), pa.large_binary()), array.type
     array.validate(full=kind.name != "time")  # times may be any number here
     if kind.name == "decimal":
         return [None if value is None else parse_unscaled(str(value), kind.scale) for value in array.to_pylist()]
     if kind.name not in ("bool", *TEXTS, *FLOATS):
         array = array.view(pa.int32() if array.type.bit_width == 32 else f"int{array.type.bit_width}")
-    return [bits(value) for value in array.to_pylist()]
-
-
-def bits(value: Any) -> Any:
-    """Return a float as its bits, with one value for all NaNs. It distinguishes 0.0 and -0.0."""
-    if not isinstance(value, float):
-        return value
-    return ("float", "nan" if math.isnan(value) else struct.pack("<d", value))
+    return [canonical(value) for value in array.to_pylist()]
 
 
 @pytest.fixture(autouse=True)
@@ -257,7 +249,7 @@ def test_any_expression(data: st.DataObject, seed: int) -> None:
         assert caught.value.row == expected.index(Failure)
     kept = [row for row, value in enumerate(expected) if value is not Failure]
     picked = rows.picked(np.array(kept, dtype=np.intp))
-    assert told(values(node, picked), kind_of(kind)) == [bits(expected[row]) for row in kept]
+    assert told(values(node, picked), kind_of(kind)) == [canonical(expected[row]) for row in kept]
     if kind == "bool":
         assert holds(node, picked).tolist() == [expected[row] is True for row in kept]
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.extension.test_joins import frame
+from tests.support.frames import frame
 from tests.support.planned_joins import assert_like_spark, assert_pipelined, mode, pipelines_of, plan_of
 from tests.support.sessions import configured
 
@@ -197,7 +197,7 @@ def test_the_transform_with_every_tolerance(spark: SparkSession) -> None:
         (pa.int64(), [3], [1], 2, True),
     ]
     for arrow_type, left, right, tolerance, planned in cases:
-        probe, other = frame(spark, t=pa.array(left, arrow_type)), frame(spark, s=pa.array(right, arrow_type))
+        probe, other = frame(spark, 2, t=pa.array(left, arrow_type)), frame(spark, 2, s=pa.array(right, arrow_type))
         # With `allow_exact_matches=False`, Spark excludes a distance equal to the tolerance as well; pandas does not.
         joined = sparkext.asof_join(other, on=("t", "s"), tolerance=tolerance, allow_exact_matches=False)
         out = probe.transform(joined)

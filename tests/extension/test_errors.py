@@ -23,7 +23,7 @@ from sparkext.kernels.indexes.nested_loop import FAILED, HIT
 from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.expression import ColumnPlace, Expression, parse_expression
 from sparkext.predicates.theta_condition import _convert_values, _list_arrays
-from tests.extension.test_joins import frame
+from tests.support.frames import frame
 from tests.support.planned_joins import assert_declined, mode, pipelines_of, plan_of
 from tests.support.rows import rows_of
 from tests.support.sessions import configured

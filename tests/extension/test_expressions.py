@@ -22,9 +22,9 @@ from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.expression import Expression, parse_expression
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.rows.row_set import RowSet
-from tests.expressions.test_arrow_evaluator import bits
 from tests.extension.test_errors import EXTREMES, OPERATIONS
-from tests.extension.test_joins import frame
+from tests.oracle.rows import canonical
+from tests.support.frames import frame
 from tests.support.sessions import configured
 
 
@@ -224,7 +224,7 @@ def told(array: pa.Array) -> list[Any]:
         array = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         array = array.cast(pa.large_binary())
-    return [bits(value) for value in array.to_pylist()]
+    return [canonical(value) for value in array.to_pylist()]
 
 
 def assert_computed(node: Expression, rows: RowSet, expected: pa.Array, failed: pa.Array, name: str) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import declined, report
+from tests.support.frames import frame
 from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
@@ -29,11 +30,6 @@ from tests.support.sessions import configured
 KINDS = ("inner", "left", "right", "full", "semi", "anti")
 NAN = float("nan")
 WIDE = Context(prec=38)
-
-
-def frame(spark: SparkSession, parts: int = 2, **columns: Any) -> DataFrame:
-    """Return a DataFrame of these columns in `parts` partitions."""
-    return spark.createDataFrame(pa.table(columns)).repartition(parts)
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +114,8 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
 def test_every_key_type(spark: SparkSession, name: str) -> None:
     arrow_type, values = KEYS[name]
     numbers = list(range(2 * len(values)))
-    one = frame(spark, k=pa.array(values * 2, arrow_type), a=numbers)
-    other = frame(spark, q=pa.array(values[::-1] + values, arrow_type), b=numbers)
+    one = frame(spark, 2, k=pa.array(values * 2, arrow_type), a=numbers)
+    other = frame(spark, 2, q=pa.array(values[::-1] + values, arrow_type), b=numbers)
     for kind in ("left", "anti"):
         out = assert_like_spark(spark, lambda: one.join(other.hint("pipelined_join"), one.k == other.q, kind))
         assert_pipelined(out, 1)
@@ -230,8 +226,8 @@ CONDITION_TYPES = ("int", "decimal", "wide decimal", "date", "timestamp", "times
 @pytest.mark.parametrize("name", CONDITION_TYPES)
 def test_conditions_on_every_type(spark: SparkSession, name: str) -> None:
     arrow_type, values = KEYS[name]
-    one = frame(spark, k=[1] * len(values), a=pa.array(values, arrow_type))
-    other = frame(spark, q=[1] * len(values), b=pa.array(values, arrow_type))
+    one = frame(spark, 2, k=[1] * len(values), a=pa.array(values, arrow_type))
+    other = frame(spark, 2, q=[1] * len(values), b=pa.array(values, arrow_type))
     for sign in ("<", "<=", ">", ">=", "=", "<>", "<=>"):
         condition = F.expr(f"k = q AND a {sign} b")
         out = assert_like_spark(spark, lambda: one.join(other.hint("pipelined_join"), condition, "left"))
@@ -329,8 +325,8 @@ def test_what_is_known_of_a_probe_side_is_not_known_of_its_full_join(spark: Spar
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_computed_keys_of_other_types(spark: SparkSession, kind: str) -> None:
-    left = frame(spark, i=pa.array([1, 2, None, 7], pa.int32()), f=[0.0, -0.0, NAN, 1.0], s=["A", "b", None, "c"])
-    right = frame(spark, l=pa.array([2, 2, None, 9], pa.int64()), g=[0.0, NAN, 5.0, None], t=["a", "B", "c", None])
+    left = frame(spark, 2, i=pa.array([1, 2, None, 7], pa.int32()), f=[0.0, -0.0, NAN, 1.0], s=["A", "b", None, "c"])
+    right = frame(spark, 2, l=pa.array([2, 2, None, 9], pa.int64()), g=[0.0, NAN, 5.0, None], t=["a", "B", "c", None])
     hinted = right.hint("pipelined_join")
     for condition in (left.i == right.l, left.f == right.g, F.lower(left.s) == F.lower(right.t)):
         out = assert_like_spark(

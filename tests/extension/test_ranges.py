@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.extension.test_joins import KEYS, frame
+from tests.extension.test_joins import KEYS
+from tests.support.frames import frame
 from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined, mode, plan_of
 from tests.support.sessions import configured
 
@@ -119,8 +120,8 @@ def test_an_existence_join(spark: SparkSession) -> None:
 def test_every_type(spark: SparkSession, name: str) -> None:
     arrow_type, values = KEYS[name]
     numbers = list(range(len(values)))
-    one = frame(spark, p=pa.array(values, arrow_type), a=numbers)
-    other = frame(spark, q=pa.array(values[::-1], arrow_type), r=pa.array(values, arrow_type), b=numbers)
+    one = frame(spark, 2, p=pa.array(values, arrow_type), a=numbers)
+    other = frame(spark, 2, q=pa.array(values[::-1], arrow_type), r=pa.array(values, arrow_type), b=numbers)
     hinted = other.hint("pipelined_join")
     for condition in ("p > q", "p <= q", "p >= q AND p < r", "p <= q AND p >= r"):
         out = assert_like_spark(spark, lambda: one.join(hinted, F.expr(condition), "left"))

@@ -14,7 +14,7 @@ from pyspark.errors import ArithmeticException
 from pyspark.sql import SparkSession
 
 import sparkext
-from tests.extension.test_joins import frame
+from tests.support.frames import frame
 from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined, mode, plan_of
 from tests.support.sessions import configured
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tests.oracle.rows import canonical
 from tests.stream_harness.columns import Column
 from tests.stream_harness.sources import Row, Stream
+from tests.support.times import micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,13 +94,6 @@ class Operator(Node, Protocol):
 
     def difference(self, history: History, found: Sequence[Emitted]) -> str:
         """Return how the emitted rows differ from the expected ones; an empty text if they are equal."""
-
-
-def micros(time: datetime) -> int:
-    """Return µs since 1970."""
-    aware = time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time
-    passed = aware - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
 
 
 def place(columns: Sequence[Column], name: str) -> int:

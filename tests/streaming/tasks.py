@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +58,6 @@ def on_a_node(folder: Path, monkeypatch: pytest.MonkeyPatch, fan_out: int) -> No
     """Store indexes in a folder, and compact runs of `fan_out` batches, so that few batches suffice for a test."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
     monkeypatch.setattr(runs, "FAN_OUT", fan_out)
-
-
-def micros(time: datetime) -> int:
-    """Return a time of whole seconds in µs since 1970."""
-    return int((time - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
 
 
 @dataclass

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tests.oracle.cql import run_graph
 from tests.oracle.joins import comparable
 from tests.stream_harness.columns import Column
-from tests.stream_harness.nodes import Emitted, History, Node, Streams, micros, unequal_in_order
+from tests.stream_harness.nodes import Emitted, History, Node, Streams, unequal_in_order
 from tests.stream_harness.programs import PROGRAMS, Program
 from tests.stream_harness.sources import Row
+from tests.support.times import micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,10 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tests.stream_harness.columns import Column
-from tests.stream_harness.nodes import Emitted, History, Node, Streams, micros, place, unequal
+from tests.stream_harness.nodes import Emitted, History, Node, Streams, place, unequal
 from tests.stream_harness.sources import Row
 from tests.stream_harness.tables import table
 from tests.support.sql import quoted
+from tests.support.times import micros
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

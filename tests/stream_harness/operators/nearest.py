@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from tests.oracle.joins import join_key
 from tests.stream_harness.columns import Column
-from tests.stream_harness.nodes import Emitted, History, Node, Streams, micros, place, text, unequal
+from tests.stream_harness.nodes import Emitted, History, Node, Streams, place, text, unequal
 from tests.stream_harness.sources import Row
+from tests.support.times import micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tests.oracle.joins import join_key
 from tests.stream_harness.columns import Column
 from tests.stream_harness.functions import CHAIN, COUNT, Chained, chained
-from tests.stream_harness.nodes import Emitted, History, Node, Streams, micros, place, unequal, unequal_in_order
+from tests.stream_harness.nodes import Emitted, History, Node, Streams, place, unequal, unequal_in_order
 from tests.stream_harness.sources import Row
+from tests.support.times import micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -24,7 +24,8 @@ from sparkext.streaming.join.description_of import describe_join
 from sparkext.streaming.state import nearest_order
 from sparkext.streaming.state.places import LocalLocation
 from sparkext.streaming.state.segments import read_metadata
-from tests.streaming.tasks import Query, Rows, micros, on_a_node, plain
+from tests.streaming.tasks import Query, Rows, on_a_node, plain
+from tests.support.times import micros
 
 TIME = TimestampNTZType()
 TRADES = StructType().add("id", "long").add("symbol", "string").add("traded", TIME)

@@ -32,7 +32,8 @@ from sparkext.streaming.join.join_task import StreamJoinTask
 from sparkext.streaming.state import stream_state
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.stream_state import StoredSide
-from tests.streaming.tasks import Query, Rows, micros, on_a_node, plain, task
+from tests.streaming.tasks import Query, Rows, on_a_node, plain, task
+from tests.support.times import micros
 
 TIME = TimestampNTZType()
 LEFT = StructType().add("row", "long").add("k", "integer").add("price", "double").add("at", TIME)

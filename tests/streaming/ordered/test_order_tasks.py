@@ -25,7 +25,8 @@ from sparkext.streaming.ordered.partition import RowsInOrder
 from sparkext.streaming.state.stream_state import StoredSide
 from sparkext.streaming.state.user_states import encode_state
 from tests.streaming.order_tasks import OrderedQuery, table_of
-from tests.streaming.tasks import Rows, micros, on_a_node
+from tests.streaming.tasks import Rows, on_a_node
+from tests.support.times import micros
 
 START = datetime(2026, 1, 1)
 DEVICE, SENSOR, AT, N = range(4)

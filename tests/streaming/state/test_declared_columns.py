@@ -35,7 +35,8 @@ from sparkext.streaming.join.description_of import describe_join, renumber_build
 from sparkext.streaming.ordered.description import BUCKET_FIELDS, OrderedRows
 from sparkext.streaming.state.stream_state import StoredSide
 from tests.streaming.order_tasks import OrderedQuery
-from tests.streaming.tasks import Query, Rows, micros, on_a_node, plain
+from tests.streaming.tasks import Query, Rows, on_a_node, plain
+from tests.support.times import micros
 
 START = datetime(2026, 1, 1)
 AT, KEY, ID = range(3)

@@ -31,7 +31,8 @@ from sparkext.streaming.state.user_states import (
 )
 from tests.streaming.order_tasks import OrderedQuery
 from tests.streaming.ordered.test_order_tasks import COUNTING, START, counting, ordered
-from tests.streaming.tasks import micros, on_a_node
+from tests.streaming.tasks import on_a_node
+from tests.support.times import micros
 
 
 def nested(levels: int) -> Any:
