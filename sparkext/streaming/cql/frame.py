@@ -26,8 +26,9 @@ from sparkext.streaming.cql.language.partitioning import GraphPartitioning, find
 from sparkext.streaming.cql.language.queries import BoundStream, RelationColumn
 from sparkext.streaming.cql.language.types import spell_type, unify_types
 from sparkext.streaming.cql.operator import CqlOperator
-from sparkext.streaming.ordered.description_of import OrderColumns, TimedFunction
+from sparkext.streaming.ordered.description_of import AppliedOperator, OrderColumns
 from sparkext.streaming.ordered.frame import create_order_frame
+from sparkext.streaming.ordered.timed_operator import TimedOperator
 from sparkext.streaming.watermarks import is_marked
 
 if TYPE_CHECKING:
@@ -105,8 +106,8 @@ def create_query_frame(asked: OutputArguments, streams: Mapping[str, Any]) -> Da
     operator = CqlOperator(graph, shared.places, code, queries, asked.tagged, arrow_schema(schema), limit)
     text = code.text.partition("\n")[2]  # without the first line, the fingerprint of the kernels
     text += "".join(f"{stream.name}: {one.name}\n" for stream in graph.streams.values() for one in stream.computed)
-    made_by = f"queries {hashlib.sha256(text.encode()).hexdigest()}, of {keys}"
-    apply = TimedFunction(operator, schema, time, keys, until, made_by)
+    made_by = f"{schema.simpleString()}, queries {hashlib.sha256(text.encode()).hexdigest()}, of {keys}"
+    apply = AppliedOperator(TimedOperator(operator, keys, until), schema, time, made_by)
     return create_order_frame(columns, apply, settings, split=False, late=None, name=asked.name)
 
 

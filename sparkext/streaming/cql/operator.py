@@ -26,7 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class CqlOperator:
-    """A timed operator (see `TimedOperator`) that runs a graph of queries.
+    """The function of a `TimedOperator` that runs a graph of queries.
 
     The columns of the rows are the time, the index of a stream of the graph, and columns shared by all streams:
     `places[stream]` are the shared columns of a stream.

@@ -6,22 +6,26 @@ rows ──▶ blocks ──┬──▶ partitions of whole order keys: process
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from sparkext.config import Settings
 from sparkext.engine.worker_task import MemoryShare, WorkerTask
+from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.shuffle.partition import Int32Array
+from sparkext.memory.probes import Tasks
 from sparkext.plans.streams.bucket_rows import BucketRows
 from sparkext.plans.streams.fragments import GridShape
 from sparkext.plans.streams.order_table import BUCKETS, SPLIT, OrderTable, draw_order_table, plan_next_table
 from sparkext.reports.stream_batches import OrderedBatch, build_metrics_name
+from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.time_order import TimeOrder
 from sparkext.shuffle.partitioning import Partitioning, homes_of
+from sparkext.streaming.ordered.key_states import KeyStates
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.nearest_order import NearestOrder
 from sparkext.streaming.state.stream_state import StoredSide, StreamState
@@ -36,37 +40,53 @@ BUCKET_FIELDS = (pa.field("order_bucket", pa.uint16()), pa.field("operator_bucke
 """Columns appended to the input: the buckets of the order key and of the operator key."""
 
 
-@dataclass(frozen=True)
-class KeyedOperator:
-    """The function for the rows of an operator key.
+class KeyedOperator(Protocol):
+    """Computes results from the rows and the state of each operator key."""
 
-    `function` receives the rows in time order, as an Arrow table with the columns `names`, and returns the result.
-    `initial`: the encoded initial state (see `streaming.state.user_states`). If given, the function also receives and
-    returns a state; None for a stateless operator. `pickles`: whether states are pickled.
+    @property
+    def keys(self) -> int | None:
+        """The number of operator keys if they are the integers from 0, in one column that is also the order key."""
+
+    @property
+    def has_states(self) -> bool:
+        """Whether operator keys have states."""
+
+    def results(self, given: OperatorInput) -> Iterator[pa.RecordBatch]:
+        """Yield the results of all keys, each with its key (see `append_key`), and change the states."""
+
+
+@dataclass(frozen=True)
+class OperatorInput:
+    """The rows that an operator processes in a batch of one partition.
+
+    - `rows`, `order`: rows of all keys, and their order.
+    - `states`: the states of operator keys.
+    - `until`: the time in µs up to which the input is complete; None if the rows are not a stream.
+    - `writers`, `writer`: maps buckets to the partitions of the state, and this partition.
+    - `tasks`: the tasks that share the memory.
     """
 
-    function: Callable[..., Any]
-    names: tuple[str, ...]
-    initial: bytes | None
-    pickles: bool = False
+    ordered: OrderedRows
+    rows: pa.Table
+    order: RowIds
+    states: KeyStates
+    until: int | None
+    writers: Writers
+    writer: int
+    tasks: Tasks
+
+    def select_user_columns(self) -> pa.Table:
+        """Return the rows with the user's columns only, each in one chunk."""
+        names = [*self.ordered.user_columns]
+        columns = [make_contiguous(column) for column in self.rows.columns[: len(names)]]
+        return pa.Table.from_arrays(columns, names=names)
 
 
-@dataclass(frozen=True)
-class TimedOperator:
-    """An operator that is also called without new rows, as time advances.
-
-    Its keys are the integers from 0 to `keys` - 1. They are stored in one column, which is also the order key.
-
-    `function` receives the rows of a key, its state as bytes (None before the first), the time up to which the input is
-    complete, and the maximum size of the state in bytes. It yields results in time order, none of them earlier than the
-    results of earlier calls. It returns the new state, or None if the state has not changed. `until`: the end of the
-    time range in µs, if the rows are not a stream.
-    """
-
-    function: Callable[..., Any]
-    names: tuple[str, ...]
-    keys: int
-    until: int
+def append_key(results: pa.Table, rank: np.int64, bucket: np.uint16) -> pa.Table:
+    """Return the results of an operator key with two more columns: the rank of the key, and its order bucket."""
+    for name, value in (("rank", rank), (BUCKET_FIELDS[0].name, bucket)):
+        results = results.append_column(name, pa.array(np.full(results.num_rows, value)))
+    return results
 
 
 @dataclass(frozen=True)
@@ -78,6 +98,7 @@ class OrderedRows:
     - `order_keys`, `operator_keys`: the columns that determine the buckets. Without operator keys, the fingerprint of a
       row determines its operator bucket.
     - `key_types`: the types in which `key_columns` are compared.
+    - `user_columns`: the names of the user's columns, the first of the input.
     - `order`: the order of the input.
     - `operator`: computes the results; None if the results are the input rows.
     - `result_schema`: the columns of the results, which are the first columns of the input unless there is an operator.
@@ -97,8 +118,9 @@ class OrderedRows:
     order_keys: Partitioning
     operator_keys: Partitioning | None
     key_types: tuple[str, ...]
+    user_columns: tuple[str, ...]
     order: TimeOrder
-    operator: KeyedOperator | TimedOperator | None
+    operator: KeyedOperator | None
     result_schema: pa.Schema
     result_order: TimeOrder
     partitions: int
@@ -144,9 +166,7 @@ class OrderedRows:
     @property
     def has_states(self) -> bool:
         """Whether operator keys have states."""
-        return isinstance(self.operator, TimedOperator) or (
-            self.operator is not None and self.operator.initial is not None
-        )
+        return self.operator is not None and self.operator.has_states
 
     @property
     def states(self) -> StoredSide:

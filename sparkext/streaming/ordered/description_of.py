@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,7 +16,7 @@ from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.spark.arrow import arrow_schema
 from sparkext.streaming.arguments import derive_operator_name
-from sparkext.streaming.ordered.description import BUCKET_FIELDS, KeyedOperator, OrderedRows, TimedOperator
+from sparkext.streaming.ordered.description import BUCKET_FIELDS, KeyedOperator, OrderedRows
 from sparkext.streaming.state.stream_state import StoredSide
 
 if TYPE_CHECKING:
@@ -38,37 +37,18 @@ class OrderColumns:
 
 
 @dataclass(frozen=True)
-class UserFunction:
-    """A user's function. `schema` is the schema of its results, `time` the position of the time in it.
+class AppliedOperator:
+    """An operator, its fingerprint `made_by`, the schema of its results, and the position of the time in it."""
 
-    `initial` and `pickles` are as in `KeyedOperator`.
-    """
-
-    function: Callable[..., Any]
+    operator: KeyedOperator
     schema: StructType
     time: int
-    initial: bytes | None
-    pickles: bool
-
-
-@dataclass(frozen=True)
-class TimedFunction:
-    """A function and its options, as in `TimedOperator`.
-
-    `schema` is the schema of its results, `time` the position of the time in it. `made_by` is its fingerprint.
-    """
-
-    function: Callable[..., Any]
-    schema: StructType
-    time: int
-    keys: int
-    until: int
     made_by: str
 
 
 def describe_order(
     columns: OrderColumns,
-    apply: UserFunction | TimedFunction | None,
+    apply: AppliedOperator | None,
     table: OrderTable,
     settings: Settings,
     tasks_sharing: int | None,
@@ -83,20 +63,12 @@ def describe_order(
     is_stream = frame.isStreaming
     order = TimeOrder(len(rows), columns.time, columns.ties)
     places = tuple(dict.fromkeys([*columns.orders, *columns.operators]))
-    operator: KeyedOperator | TimedOperator | None = None
     results, result_order = pa.schema([*rows][: columns.width]), order
     if apply is not None:
-        names = tuple(frame.columns[: columns.width])
-        if isinstance(apply, TimedFunction):
-            operator = TimedOperator(apply.function, names, apply.keys, apply.until)
-        else:
-            operator = KeyedOperator(apply.function, names, apply.initial, apply.pickles)
         results = arrow_schema(apply.schema)
         result_order = TimeOrder(len(results), apply.time, rank=len(results))
     of = f"{frame.schema.simpleString()} by {columns.time}, {columns.orders}, {columns.operators}, {columns.ties}"
-    made_by = f"rows in order, {of}, {'as they are' if apply is None else apply.schema.simpleString()}"
-    if isinstance(apply, TimedFunction):
-        made_by = f"{made_by}, {apply.made_by}"
+    made_by = f"rows in order, {of}, {'as they are' if apply is None else apply.made_by}"
     return OrderedRows(
         name=name or derive_operator_name("ordered", made_by),
         is_named=name is not None,
@@ -109,8 +81,9 @@ def describe_order(
         order_keys=_create_partitioning(frame, columns.orders, settings),
         operator_keys=_create_partitioning(frame, columns.operators, settings) if columns.operators else None,
         key_types=tuple(str(spark_key_type(fields[place])) for place in places),
+        user_columns=tuple(frame.columns[: columns.width]),
         order=order,
-        operator=operator,
+        operator=None if apply is None else apply.operator,
         result_schema=results,
         result_order=result_order,
         partitions=table.partitions,

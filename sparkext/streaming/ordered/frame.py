@@ -19,7 +19,7 @@ from sparkext.spark.worker_python import run_in_workers
 from sparkext.streaming.frames import count_partitions, create_ticks, name_column
 from sparkext.streaming.ordered.count_buckets_task import COUNTS_DDL, CountBucketsTask
 from sparkext.streaming.ordered.description import ORDERED_FIELDS, OrderedRows
-from sparkext.streaming.ordered.description_of import OrderColumns, TimedFunction, UserFunction, describe_order
+from sparkext.streaming.ordered.description_of import AppliedOperator, OrderColumns, describe_order
 from sparkext.streaming.ordered.merge_task import MergeTask
 from sparkext.streaming.ordered.order_task import MERGED_DDL, SplitKeysTask, WholeKeysTask
 from sparkext.streaming.ordered.send_task import DDL, OrderedSendTask
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def create_order_frame(
     columns: OrderColumns,
-    apply: UserFunction | TimedFunction | None,
+    apply: AppliedOperator | None,
     settings: Settings,
     *,
     split: bool,
@@ -59,17 +59,18 @@ def create_order_frame(
         keeps_late=late is not None,
         name=name,
     )
-    if isinstance(apply, TimedFunction):  # keys are remainders of a hash, so they have similar numbers of rows
-        ordered = replace(ordered, table=distribute_keys(partitions, ordered.buckets_of(apply.keys).tolist()))
+    keys = None if apply is None else apply.operator.keys
+    if keys is not None:  # they are remainders of a hash, so they have similar numbers of rows
+        ordered = replace(ordered, table=distribute_keys(partitions, ordered.buckets_of(keys).tolist()))
     elif not frame.isStreaming:
         ordered = replace(ordered, table=_assign_buckets(columns, ordered))
     if frame.isStreaming:
         report_checkpoints(session)
-    keys = find_partition_keys(partitions)
-    blocks = map_in_arrow(frame, OrderedSendTask(ordered, keys), DDL)
+    partition_keys = find_partition_keys(partitions)
+    blocks = map_in_arrow(frame, OrderedSendTask(ordered, partition_keys), DDL)
     if frame.isStreaming:
         tick = create_ticks(frame, frame.columns[columns.time])
-        blocks = blocks.unionAll(map_in_arrow(tick, OrderedSendTask(ordered, keys), DDL))
+        blocks = blocks.unionAll(map_in_arrow(tick, OrderedSendTask(ordered, partition_keys), DDL))
     arrived = blocks.repartition(partitions, "partition")
     fields = list(frame.schema.fields[: columns.width] if apply is None else apply.schema.fields)
     emitted = _add_late_column(fields, frame.schema.fields[: columns.width], late)
@@ -77,7 +78,9 @@ def create_order_frame(
     places = [name_column(number) for number in range(len(emitted))]
     out = run_in_workers(arrived, WholeKeysTask(ordered), everything)
     if splits:
-        results = run_in_workers(arrived, SplitKeysTask(ordered, keys), MERGED_DDL).repartition(partitions, "partition")
+        results = run_in_workers(arrived, SplitKeysTask(ordered, partition_keys), MERGED_DDL).repartition(
+            partitions, "partition"
+        )
         out = out.unionAll(run_in_workers(results, MergeTask(ordered), everything))
     out = remove_progress_rows(
         out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None

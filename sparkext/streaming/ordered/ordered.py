@@ -14,8 +14,9 @@ from sparkext.spark.frames import is_dataframe
 from sparkext.spark.session_settings import is_case_sensitive, settings_of
 from sparkext.streaming.arguments import check_name, resolve_order_session
 from sparkext.streaming.ordered.attributes import append_attributes
-from sparkext.streaming.ordered.description_of import OrderColumns, UserFunction
+from sparkext.streaming.ordered.description_of import AppliedOperator, OrderColumns
 from sparkext.streaming.ordered.frame import create_order_frame
+from sparkext.streaming.ordered.function_operator import FunctionOperator
 from sparkext.streaming.state.user_states import FORMS, UnstorableStateError, encode_state
 from sparkext.streaming.watermarks import is_marked
 
@@ -189,7 +190,7 @@ class _FunctionArguments:
 
     def checked(
         self, frame: DataFrame, time: Any, operator_key: Any, case_sensitive: bool, problems: list[str]
-    ) -> UserFunction | None:
+    ) -> AppliedOperator | None:
         """Return the function to apply, None if there is none, or if `problems` got longer."""
         from pyspark.sql.types import StructType
 
@@ -219,7 +220,10 @@ class _FunctionArguments:
         found = (
             resolve_column(time, schema.fields, "schema's", case_sensitive, problems) if isinstance(time, str) else None
         )
-        return None if found is None else UserFunction(self.apply, schema, found, initial, bool(self.pickle_state))
+        if found is None:
+            return None
+        operator = FunctionOperator(self.apply, initial, bool(self.pickle_state))
+        return AppliedOperator(operator, schema, found, schema.simpleString())
 
     def _initial(self, problems: list[str]) -> bytes | None:
         """Return the encoded initial state, None if there is none, or if `problems` got longer."""

@@ -18,7 +18,7 @@ from sparkext.build_sides.rows_on_disk import create_row_collector
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.columns.row_ids import RowIds, count_runs
-from sparkext.memory.probes import Tasks, process_probe
+from sparkext.memory.probes import Tasks
 from sparkext.plans.streams.bucket_rows import BucketRows
 from sparkext.plans.streams.fragments import BUCKETS, LEFT
 from sparkext.plans.streams.order_table import BUCKETS as TABLE_BUCKETS
@@ -31,14 +31,12 @@ from sparkext.streaming.ordered.description import (
     BUCKET_FIELDS,
     ROWS,
     STATES,
-    KeyedOperator,
+    OperatorInput,
     OrderedRows,
-    TimedOperator,
     Writers,
 )
-from sparkext.streaming.ordered.operator_calls import OperatorCalls
+from sparkext.streaming.ordered.key_states import KeyStates
 from sparkext.streaming.ordered.send_task import LATE, PARTITION
-from sparkext.streaming.ordered.timed_calls import TimedCalls
 from sparkext.streaming.state.expired_rows import find_expired_rows
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.run_lookup import RunLookup
@@ -47,8 +45,6 @@ from sparkext.streaming.state.segments import sum_infos
 from sparkext.streaming.state.stream_state import is_expired
 
 _OUT_ROWS = 1 << 16
-_MOST_BYTES = 1 << 36
-"""Maximum size of an operator's state: the address range is reserved, but unused pages are never touched."""
 
 
 class ReceivedBlocks:
@@ -127,7 +123,6 @@ class OrderedPartition:
         self.plan = ordered.plan(self._state)
         self._batch = batch
         self._waiting = ordered.rows.schema.empty_table()
-        self._calls: OperatorCalls | TimedCalls | None = None
         self.moved = 0
 
     def results(self) -> RowsInOrder:
@@ -137,26 +132,19 @@ class OrderedPartition:
         order = ordered.order.order(due)
         if ordered.operator is None:
             return RowsInOrder(due, order)
-        self._calls = self._create_calls(ordered.operator)
+        until = None if self._batch is None else self._batch.next_watermark()
+        given = OperatorInput(ordered, due, order, self._states, until, self._writers, self._writer, self._tasks)
         schema = ordered.merged_schema.append(BUCKET_FIELDS[0])
         with create_row_collector() as collected:
-            for number, rows in enumerate(self._calls.results(due, order, self._lookup, self._runs(STATES))):
+            for number, rows in enumerate(ordered.operator.results(given)):
                 collected.add((0, number), rows)
             made = collected.table(schema)
         return RowsInOrder(made, ordered.result_order.order(made))
 
-    def _create_calls(self, operator: KeyedOperator | TimedOperator) -> OperatorCalls | TimedCalls:
-        """Return the caller of an operator, bound to this partition and batch."""
+    @cached_property
+    def _states(self) -> KeyStates:
         batch = 0 if self._batch is None else self._batch.number
-        if isinstance(operator, KeyedOperator):
-            return OperatorCalls(self._ordered, operator, batch)
-        keys = np.arange(operator.keys, dtype=np.int64)
-        buckets = self._ordered.buckets_of(operator.keys)
-        is_own = self._writers.of(buckets, buckets) == self._writer
-        until = operator.until if self._batch is None else self._batch.next_watermark()
-        room = process_probe().headroom(self._tasks)
-        bytes_of_state = _MOST_BYTES if room is None else min(room.bytes // 2, _MOST_BYTES)
-        return TimedCalls(self._ordered, operator, batch, keys[is_own], buckets[is_own], until, bytes_of_state)
+        return KeyStates(self._ordered.states, self._ordered.key_types, batch, self._lookup, self._runs(STATES))
 
     def _due(self) -> pa.Table:
         """Return the rows that are due; keep the other received rows, to be stored."""
@@ -240,10 +228,9 @@ class OrderedPartition:
         state.merge(ROWS, stored, self._writer, writers, low)
         sides = [ROWS]
         if ordered.has_states:
-            assert self._calls is not None, "results come before what is stored of them"
             states = ordered.states
             kept += state.kept(STATES, self._writer, writers)
-            changed = self._calls.changed(self._buckets.start)
+            changed = self._states.changed(self._buckets.start)
             kept.append(state.store(STATES, self._writer, states, changed, states.info(changed)))
             state.merge(STATES, states, self._writer, writers, state.batch)
             sides.append(STATES)

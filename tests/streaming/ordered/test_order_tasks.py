@@ -21,6 +21,7 @@ from sparkext.plans.streams.order_table import BUCKETS, create_first_table
 from sparkext.rows.time_order import TimeOrder
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.streaming.ordered.description import BUCKET_FIELDS, KeyedOperator, OrderedRows
+from sparkext.streaming.ordered.function_operator import FunctionOperator
 from sparkext.streaming.ordered.partition import RowsInOrder
 from sparkext.streaming.state.stream_state import StoredSide
 from sparkext.streaming.state.user_states import encode_state
@@ -60,6 +61,7 @@ def ordered(
         order_keys=keys[DEVICE],
         operator_keys=keys[SENSOR],
         key_types=("string", "int64"),
+        user_columns=tuple(SCHEMA.names),
         order=order,
         operator=operator,
         result_schema=result,
@@ -80,7 +82,7 @@ def counting(rows: pa.Table, state: list[int]) -> tuple[pa.Table, list[int]]:
     return made, [state[0] + rows.num_rows]
 
 
-COUNTING = KeyedOperator(counting, tuple(SCHEMA.names), encode_state([0], pickles=False))
+COUNTING = FunctionOperator(counting, encode_state([0], pickles=False))
 
 
 def made_rows(draw: random.Random, count: int, since: int, numbers: Any) -> Rows:
@@ -204,9 +206,7 @@ def test_rows_of_one_time_have_an_order(tmp_path: Path) -> None:
 )
 def test_what_a_function_may_not_return(tmp_path: Path, function: Any, message: str) -> None:
     rows = [("a", 1, START + timedelta(seconds=second), second) for second in range(5)]
-    query = OrderedQuery(
-        ordered(1, operator=KeyedOperator(function, tuple(SCHEMA.names), None)), tmp_path, random.Random(1)
-    )
+    query = OrderedQuery(ordered(1, operator=FunctionOperator(function, None)), tmp_path, random.Random(1))
     query.watermark = micros(START + timedelta(days=1))
     with pytest.raises(OperatorError, match=message):
         query.process([rows])

@@ -19,7 +19,7 @@ import pytest
 
 from sparkext.errors import OperatorError, StateError
 from sparkext.streaming.ordered import key_states
-from sparkext.streaming.ordered.description import KeyedOperator
+from sparkext.streaming.ordered.function_operator import FunctionOperator
 from sparkext.streaming.state.places import LocalLocation
 from sparkext.streaming.state.segments import read_metadata, read_segment, write_segment
 from sparkext.streaming.state.user_states import (
@@ -174,7 +174,7 @@ def test_what_a_function_returns_is_refused_at_once(query: OrderedQuery) -> None
     def moving(rows: pa.Table, state: list[int]) -> Any:
         return counting(rows, state)[0], {"seen": [state[0], ("a", 1)]}
 
-    query.restart(operator=KeyedOperator(moving, COUNTING.names, COUNTING.initial))
+    query.restart(operator=FunctionOperator(moving, COUNTING.initial))
     with pytest.raises(OperatorError, match=r"state\['seen'\]\[1\]: tuple.*Expected bytes, an Arrow table"):
         [*batches(query, 1)]
 
@@ -186,7 +186,7 @@ def test_pickles_by_an_option(query: OrderedQuery) -> None:
         return counting(rows, [*state])[0], (state[0] + rows.num_rows,)
 
     assert [row[3] for rows in batches(query, 2) for row in rows] == [0, 1]
-    query.restart(operator=KeyedOperator(counted, COUNTING.names, COUNTING.initial, pickles=True))
+    query.restart(operator=FunctionOperator(counted, COUNTING.initial, pickles=True))
     assert [row[3] for rows in batches(query, 3) for row in rows] == [2, 3, 4]
     query.restart(operator=COUNTING)
     with pytest.raises(StateError, match="is a pickle, which may run any code"):
@@ -230,7 +230,7 @@ def replace_states(place: LocalLocation, state: bytes) -> None:
 
 def test_a_state_that_no_value_holds(query: OrderedQuery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_states, "MAX_VAR_BYTES", 100)
-    large = KeyedOperator(lambda rows, state: (counting(rows, [0])[0], b"x" * 100), COUNTING.names, COUNTING.initial)
+    large = FunctionOperator(lambda rows, state: (counting(rows, [0])[0], b"x" * 100), COUNTING.initial)
     query.restart(operator=large)
     with pytest.raises(StateError, match="has 101 bytes: at most 100 can be stored"):
         [*batches(query, 1)]

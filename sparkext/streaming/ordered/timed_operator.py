@@ -1,0 +1,81 @@
+"""Calls an operator for each of its keys once per batch, also without new rows, as time advances.
+
+rows in order ──▶ by key ──▶ function(rows, state, until, room) ──▶ results, and the new state
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.kernels.runtime.jit import freeze
+from sparkext.kernels.shuffle.partition import order_by_partition
+from sparkext.memory.probes import process_probe
+from sparkext.rows.contiguous import make_contiguous
+from sparkext.rows.taken import select_rows
+from sparkext.streaming.ordered.description import OperatorInput, append_key
+
+_MOST_BYTES = 1 << 36
+"""Maximum size of an operator's state: the address range is reserved, but unused pages are never touched."""
+
+
+@dataclass(frozen=True)
+class TimedOperator:
+    """Calls `function` with an Arrow table of the user's columns, also without new rows, as time advances.
+
+    Its keys are the integers from 0 to `keys` - 1. They are stored in one column, which is also the order key.
+
+    `function` receives the rows of a key, its state as bytes (None before the first), the time up to which the input is
+    complete, and the maximum size of the state in bytes. It yields results in time order, none of them earlier than the
+    results of earlier calls. It returns the new state, or None if the state has not changed. `until`: the end of the
+    time range in µs, if the rows are not a stream.
+    """
+
+    function: Callable[..., Generator[pa.Table, None, bytes | None]]
+    keys: int
+    until: int
+    has_states: ClassVar[bool] = True
+
+    def results(self, given: OperatorInput) -> Iterator[pa.RecordBatch]:
+        """Yield the function's results. The rank of a key is the key itself."""
+        ordered, order = given.ordered, given.order
+        buckets = ordered.buckets_of(self.keys)
+        own = np.flatnonzero(given.writers.of(buckets, buckets) == given.writer)
+        (place,) = ordered.key_columns
+        key_type = given.rows.schema.types[place]
+        keys = np.asarray(make_contiguous(given.rows.column(place)).take(pa.array(order)), dtype=np.int64)
+        homes = freeze(np.arange(own.size, dtype=np.int32))
+        numbers = freeze(np.searchsorted(own, keys).astype(np.int32))
+        by_key = order_by_partition(numbers, homes, homes.size, None)
+        in_order = order[by_key.rows]
+        states = given.states.load([pa.array(own, key_type)])
+        rows = given.select_user_columns()
+        until = self.until if given.until is None else given.until
+        headroom = process_probe().headroom(given.tasks)
+        room = _MOST_BYTES if headroom is None else min(headroom.bytes // 2, _MOST_BYTES)
+        changed: list[int] = []
+        for number, key in enumerate(own):
+            of_key = select_rows(rows, in_order[by_key.starts[number] : by_key.starts[number + 1]])
+            calls = self.function(of_key, states[number], until, room)
+            state = yield from _append_to_each(calls, key, np.uint16(buckets[key]))
+            if state is not None:
+                states[number] = state
+                changed.append(number)
+        given.states.change([pa.array(own[changed], key_type)], [states[number] for number in changed])
+
+
+def _append_to_each(
+    calls: Generator[pa.Table, None, bytes | None], key: np.int64, bucket: np.uint16
+) -> Generator[pa.RecordBatch, None, bytes | None]:
+    """Yield the results of a key, see `append_key`; return the new state of the key."""
+    while True:
+        try:
+            made = next(calls)
+        except StopIteration as ended:
+            state: bytes | None = ended.value
+            return state
+        yield from append_key(made, key, bucket).to_batches()
