@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.plans.pipeline.spec import PROBE, PipelineSpec
-from sparkext.plans.streams.fragments import LEFT, RIGHT
+from sparkext.plans.shuffle.fragments import LEFT, RIGHT
 from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.times import convert_to_microseconds
 from sparkext.rows.types import conform_columns

@@ -18,7 +18,8 @@ from sparkext.engine.worker_task import ConfiguredTask
 from sparkext.kernels.shuffle.join_size import WIDTH, estimate_pairs
 from sparkext.memory.probes import Tasks
 from sparkext.plans.shuffle.bucket_costs import CostScale, MeasuredWork
-from sparkext.plans.shuffle.matrix import MatrixShape, plan_matrix
+from sparkext.plans.shuffle.fragments import GridShape
+from sparkext.plans.shuffle.matrix import plan_matrix
 from sparkext.plans.shuffle.waves import SideCounts, count_buckets, plan_waves
 
 
@@ -48,7 +49,7 @@ class BalanceTask(ConfiguredTask):
         way = self.settings.debug_partitions
         cores, most_shares, full = self.order["cores"], self.order["most_shares"], not self.order["needs_probe"]
         if (most_build_shares := self.order["most_build_shares"]) is not None:
-            most = MatrixShape(most_shares, most_build_shares)
+            most = GridShape(most_shares, most_build_shares)
             plan = plan_matrix(buckets.get(0), cores, most, way, full=full)
         else:
             plan = plan_waves(

@@ -17,8 +17,8 @@ from bench.cases.streams.joins import RANGES, checked, expected_of, fed, our_ran
 from bench.harness import Bench, Case
 from bench.report.text_table import text_table
 from sparkext.config import STREAMS_UNIT_MAX_BYTES
-from sparkext.plans.streams.fragments import GridShape
-from sparkext.plans.streams.grid_size import minimise_units, moved
+from sparkext.plans.shuffle.fragments import GridShape
+from sparkext.plans.shuffle.grid_size import minimise_units, moved
 
 NOTES = """\
 Simulated, as in the paper (Wang, Fang and Zhang): 6 M rows are loaded, equally many of both sides unless the table

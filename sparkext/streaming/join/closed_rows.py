@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.plans.streams.fragments import LEFT, MATCHED
+from sparkext.plans.shuffle.fragments import LEFT, MATCHED
 from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.types import conform_columns
 from sparkext.streaming.join.description import StreamJoin

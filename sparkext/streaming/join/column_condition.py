@@ -10,7 +10,7 @@ from sparkext.joins.join_condition import NULL_SAFE, JoinCondition, NamedPair, N
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.plans.expressions.key_types import common_key_type
 from sparkext.plans.pipeline.spec import MIRRORED, MOST_COMPARED, RANGE_OPERATORS
-from sparkext.plans.streams.fragments import LEFT, RIGHT
+from sparkext.plans.shuffle.fragments import LEFT, RIGHT
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.catalyst import AnalysedJoin, arguments_of, name_of
 

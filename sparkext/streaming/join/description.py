@@ -9,7 +9,7 @@ import pyarrow as pa
 from sparkext.config import Settings
 from sparkext.engine.worker_task import MemoryShare, WorkerTask
 from sparkext.plans.pipeline.spec import ColumnRef
-from sparkext.plans.streams.fragments import LEFT, RIGHT, choose_first_shape
+from sparkext.plans.shuffle.fragments import LEFT, RIGHT, choose_first_shape
 from sparkext.reports.stream_batches import JoinedBatch, build_metrics_name
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.streaming.state.micro_batch import MicroBatch

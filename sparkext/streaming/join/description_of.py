@@ -12,8 +12,8 @@ from sparkext.plans.expressions.expression import BOOL, Expression
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.pipeline.spec import MIRRORED, PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.plans.pipeline.theta import PythonPredicate, Theta
+from sparkext.plans.shuffle.fragments import BUCKETS, LEFT, RIGHT
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.plans.streams.fragments import BUCKETS, LEFT, RIGHT
 from sparkext.rows.types import arrow_key_type
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.spark.arrow import arrow_schema

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sparkext.joins.columns import OutputField, check_names
 from sparkext.joins.resolved_join import ResolvedJoin
-from sparkext.plans.streams.fragments import LEFT
+from sparkext.plans.shuffle.fragments import LEFT
 from sparkext.streaming.frames import name_column
 from sparkext.streaming.join.description_of import require_event_time
 from sparkext.streaming.state.stream_state import StoredSide

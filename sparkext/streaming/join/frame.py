@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkext.plans.streams.fragments import LEFT, RIGHT
+from sparkext.plans.shuffle.fragments import LEFT, RIGHT
 from sparkext.spark.frames import map_in_arrow
 from sparkext.spark.partition_keys import find_partition_keys
 from sparkext.spark.session_settings import count_tasks_per_executor

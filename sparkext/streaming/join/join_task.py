@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from sparkext.memory.probes import Tasks
 from sparkext.plans.pipeline.spec import PipelineSpec
-from sparkext.plans.streams.fragments import LEFT, MATCHED, RIGHT, GridShape
-from sparkext.plans.streams.grid_size import choose_next_shape
+from sparkext.plans.shuffle.fragments import LEFT, MATCHED, RIGHT, GridShape
+from sparkext.plans.shuffle.grid_size import choose_next_shape
 from sparkext.rows.blank import make_blank_row
 from sparkext.streaming.join.closed_rows import ClosedRows
 from sparkext.streaming.join.description import PROGRESS_FIELDS, StreamTask

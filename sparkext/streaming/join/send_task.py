@@ -21,7 +21,7 @@ from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.occurrences import Occurrences
 from sparkext.kernels.shuffle.partition import NO_BUCKET, Int32Array, assign_leading_buckets, order_by_partition
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.streams.fragments import BUCKETS, LEFT, GridShape
+from sparkext.plans.shuffle.fragments import BUCKETS, LEFT, GridShape
 from sparkext.rows.fingerprints import hash_row_contents
 from sparkext.rows.morsels import split_by_bytes
 from sparkext.rows.times import convert_to_microseconds

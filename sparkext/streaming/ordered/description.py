@@ -18,8 +18,8 @@ from sparkext.engine.worker_task import MemoryShare, WorkerTask
 from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.shuffle.partition import Int32Array
 from sparkext.memory.probes import Tasks
+from sparkext.plans.shuffle.fragments import GridShape
 from sparkext.plans.streams.bucket_rows import BucketRows
-from sparkext.plans.streams.fragments import GridShape
 from sparkext.plans.streams.order_table import BUCKETS, SPLIT, OrderTable, draw_order_table, plan_next_table
 from sparkext.reports.stream_batches import OrderedBatch, build_metrics_name
 from sparkext.rows.contiguous import make_contiguous

@@ -19,8 +19,8 @@ from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.columns.row_ids import RowIds, count_runs
 from sparkext.memory.probes import Tasks
+from sparkext.plans.shuffle.fragments import BUCKETS, LEFT
 from sparkext.plans.streams.bucket_rows import BucketRows
-from sparkext.plans.streams.fragments import BUCKETS, LEFT
 from sparkext.plans.streams.order_table import BUCKETS as TABLE_BUCKETS
 from sparkext.plans.streams.order_table import SPLIT, WHOLE
 from sparkext.rows.contiguous import combine_table_chunks, make_contiguous, needs_wide_offsets

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.partition import NO_BUCKET, Int32Array, assign_leading_buckets, order_by_partition
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.streams.fragments import LEFT
+from sparkext.plans.shuffle.fragments import LEFT
 from sparkext.plans.streams.order_table import BUCKETS, SPLIT, OrderTable
 from sparkext.rows.fingerprints import hash_row_contents
 from sparkext.rows.morsels import split_by_bytes

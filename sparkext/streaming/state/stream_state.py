@@ -7,7 +7,7 @@
 
 The number of a batch is part of the names of its files. A batch that runs again therefore replaces its files, and no
 batch reads files of an unfinished batch. The required segments follow from the number of the batch
-(`plans.streams.runs`) and from the partitioning of the sides (`plans.streams.fragments`), which is stored in the
+(`plans.streams.runs`) and from the partitioning of the sides (`plans.shuffle.fragments`), which is stored in the
 segments of the batch before.
 """
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkext.errors import StateError
-from sparkext.plans.streams.fragments import LEFT, GridShape, GridShapes
+from sparkext.plans.shuffle.fragments import LEFT, GridShape, GridShapes
 from sparkext.plans.streams.runs import BatchRun, list_compactions_before, list_runs_before
 from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.fingerprints import hash_row_contents

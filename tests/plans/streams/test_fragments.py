@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.plans.streams.fragments import BUCKETS, LEFT, RIGHT, GridShape, GridShapes, choose_first_shape
+from sparkext.plans.shuffle.fragments import BUCKETS, LEFT, RIGHT, GridShape, GridShapes, choose_first_shape
 
 CUTS = [
     GridShape(1, 1),

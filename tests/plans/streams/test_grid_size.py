@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from sparkext.plans.streams.fragments import GridShape
-from sparkext.plans.streams.grid_size import choose_next_shape, count_read_bytes, minimise_units, moved
+from sparkext.plans.shuffle.fragments import GridShape
+from sparkext.plans.shuffle.grid_size import choose_next_shape, minimise_units, moved
 
 V = 800_000
 
@@ -105,4 +105,4 @@ def test_any_growth_is_followed(partitions: int) -> None:
         sides[draw.random() < 0.7] += draw.randrange(V // 4)
         cut = choose_next_shape(cut, sides[0], sides[1], partitions, V, "planned")
         assert holds(cut, *sides) <= V * (1 + 1e-9) and cut.left * cut.right >= min(partitions, 2)
-    assert count_read_bytes(cut, *sides) > 0
+    assert cut.read_bytes(*sides) > 0

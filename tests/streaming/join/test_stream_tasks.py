@@ -22,7 +22,7 @@ from sparkext.joins.join_condition import read_condition
 from sparkext.joins.resolved_join import resolve_join
 from sparkext.joins.resolved_theta import resolve_theta
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
-from sparkext.plans.streams.fragments import GridShape
+from sparkext.plans.shuffle.fragments import GridShape
 from sparkext.spark.arrow import arrow_schema
 from sparkext.storage.last_used import LruCache
 from sparkext.storage.local_folder import local_folder

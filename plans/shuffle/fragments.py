@@ -1,4 +1,4 @@
-"""Partitioning of two streams into the units of a join matrix, and the rows of each unit.
+"""Partitioning of two sides into the units of a join matrix, and the rows of each unit.
 
 Source: Wang, Fang and Zhang, MFM (`docs/papers.md` 3).
 
@@ -6,9 +6,9 @@ Source: Wang, Fang and Zhang, MFM (`docs/papers.md` 3).
      left 0  │  unit 0    unit 1        unit (i, j) joins fragment i of the left side with fragment j of the right one
      left 1  │  unit 2    unit 3
 
-Each row has a bucket, a number below `BUCKETS`: the hash of its key if equal keys have to meet, else a random number. A
-fragment is a range of buckets, so rows that were written under one grid shape can be found under another. Units are
-joined in partitions.
+Each row of a stream has a bucket, a number below `BUCKETS`: the hash of its key if equal keys have to meet, else a
+random number. A fragment is a range of buckets, so rows that were written under one grid shape can be found under
+another. Units are joined in partitions. For sides that are no streams, see `plans.shuffle.matrix`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,14 @@ class GridShape:
         if self.keyed:
             return [(number, number) for number in range(self.left)]
         return [(i, j) for i in range(self.left) for j in range(self.right)]
+
+    def unit_bytes(self, left: float, right: float) -> float:
+        """Return the bytes that a unit reads, half the perimeter of its rectangle, given the bytes of both sides."""
+        return left / self.left + right / self.right
+
+    def read_bytes(self, left: float, right: float) -> float:
+        """Return the bytes that all units read: each row goes to as many units as the other side has fragments."""
+        return left * self.right + right * self.left
 
     def fragments(self, side: int) -> int:
         """Return the number of fragments of a side."""

@@ -15,7 +15,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from sparkext.plans.streams.fragments import GridShape
+from sparkext.plans.shuffle.fragments import GridShape
 
 _MOST_AT_RANDOM = 3
 
@@ -41,15 +41,36 @@ def _list_part_counts(side: float, memory: float) -> Iterator[int]:
 
 
 def _rank(cut: GridShape, left: float, right: float) -> tuple[int, float]:
-    return cut.left * cut.right, count_read_bytes(cut, left, right)
+    return cut.left * cut.right, cut.read_bytes(left, right)
 
 
-def count_read_bytes(cut: GridShape, left: float, right: float) -> float:
-    """Return the bytes that all units read together, given the bytes of both sides.
+def minimise_perimeter(left: float, right: float, units: int, memory: float, most: GridShape) -> GridShape:
+    """Return the grid shape whose units read the least, among those of at most `units` units.
 
-    Each row goes to as many units as the other side has fragments.
+    It has more units only if the fragments of the right side would not fit `memory` otherwise.
+
+    Parameters
+    ----------
+    left, right
+        The bytes of both sides.
+    units
+        Units that can run at a time.
+    memory
+        The bytes that a unit may hold of the right side.
+    most
+        The most fragments into which each side can be divided.
     """
-    return left * cut.right + right * cut.left
+    fewest = min(most.right, max(1, math.ceil(right / memory)))
+    cuts = [
+        GridShape(min(most.left, max(1, units // columns)), columns)
+        for columns in range(fewest, max(fewest, min(most.right, units)) + 1)
+    ]
+    return min(cuts, key=lambda cut: (cut.unit_bytes(left, right), cut.right))
+
+
+def draw_shape(left: int, right: int) -> GridShape:
+    """Return a random grid shape of at most these numbers of fragments."""
+    return GridShape(random.randint(1, left), random.randint(1, right))
 
 
 def moved(old: GridShape, new: GridShape, left: float, right: float) -> float:
@@ -59,7 +80,7 @@ def moved(old: GridShape, new: GridShape, left: float, right: float) -> float:
     """
     rows, columns = _match_fragments(old.left, new.left), _match_fragments(old.right, new.right)
     kept = left * sum(rows.values()) * len(columns) + right * sum(columns.values()) * len(rows)
-    return count_read_bytes(new, left, right) - kept
+    return new.read_bytes(left, right) - kept
 
 
 def _match_fragments(old: int, new: int) -> dict[int, float]:
@@ -100,8 +121,8 @@ def choose_next_shape(cut: GridShape, left: int, right: int, partitions: int, me
     if cut.keyed or way == "hash":
         return cut
     if way == "random":
-        return GridShape(random.randint(1, _MOST_AT_RANDOM), random.randint(1, _MOST_AT_RANDOM))
-    if left / cut.left + right / cut.right > memory:
+        return draw_shape(_MOST_AT_RANDOM, _MOST_AT_RANDOM)
+    if cut.unit_bytes(left, right) > memory:
         least = minimise_units(left, right, memory)
         return (
             least if least.left * least.right > partitions else _choose_for_partitions(left, right, partitions, memory)
@@ -110,14 +131,12 @@ def choose_next_shape(cut: GridShape, left: int, right: int, partitions: int, me
     if cut.left * cut.right < partitions:
         return best
     # Bytes that another shape saves on as many rows as were received so far; compared with the bytes to be moved.
-    saved = count_read_bytes(cut, left, right) - count_read_bytes(best, left, right)
+    saved = cut.read_bytes(left, right) - best.read_bytes(left, right)
     return best if saved > moved(cut, best, left, right) else cut
 
 
 def _choose_for_partitions(left: int, right: int, partitions: int, memory: int) -> GridShape:
     """Return the grid shape with `partitions` units that reads the least; if none fits the memory, `minimise_units`."""
     cuts = [GridShape(number, partitions // number) for number in range(1, partitions + 1) if partitions % number == 0]
-    fits = [cut for cut in cuts if left / cut.left + right / cut.right <= memory]
-    return min(
-        fits or [minimise_units(left, right, memory)], key=lambda cut: (count_read_bytes(cut, left, right), cut.left)
-    )
+    fits = [cut for cut in cuts if cut.unit_bytes(left, right) <= memory]
+    return min(fits or [minimise_units(left, right, memory)], key=lambda cut: (cut.read_bytes(left, right), cut.left))
