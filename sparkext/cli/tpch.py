@@ -149,12 +149,3 @@ def _describe_exit(status: int) -> str:
 
 def _print_status(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-QUERIES = range(1, 23)
-"""The numbers of TPC-H's queries."""
-
-
-def read_query(number: int) -> str:
-    """Return the text of a TPC-H query with the specification's validation parameters, in Spark's SQL."""
-    return (Path(__file__).parent / "tpch_queries" / f"q{number:02}.sql").read_text()

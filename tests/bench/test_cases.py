@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import all_cases
-from bench.cases.queries import comet, tpcds
+from bench.cases.queries import comet, tpcds, tpch
 from bench.harness import Bench, Contestant, WrongAnswerError, measure, report, verify
 from bench.quick import QUICK
 from bench.report.names import NAMES
 from bench.report.result_files import TINY, read
-from sparkext.cli import tpch
 
 ROOT = Path(__file__).parents[2]
 

@@ -73,7 +73,6 @@ def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> Non
     assert {name.split("/")[0] for name in packages} == {"sparkext"}
     assert any(re.fullmatch(r"sparkext/jars/sparkext_2\.13-4\.\d+\.jar", name) for name in names)
     assert "sparkext/jvm/common/planning/SparkExtensions.scala" in names
-    assert "sparkext/cli/tpch_queries/q22.sql" in names
     assert any(re.fullmatch(r"sparkext-[^/]+\.dist-info/licenses/LICENSE", name) for name in names)
 
 
@@ -104,7 +103,6 @@ def test_the_sdist_holds_the_sources(dist: Path) -> None:
     assert {
         "setup.py",
         "sparkext/jvm/common/planning/SparkExtensions.scala",
-        "sparkext/cli/tpch_queries/q01.sql",
     } <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "sparkext/py.typed", "kernels/__init__.py"} <= names
 

@@ -8,14 +8,15 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkext.cli import tpch
+from bench.cases.queries import tpch
+from sparkext.cli.tpch import ensure_tables
 from tests.extension import tpch_plans
 from tests.support.planned_joins import pipelines_of
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> SparkSession:
-    folder = tpch.ensure_tables(tpch_plans.SCALE_FACTOR)
+    folder = ensure_tables(tpch_plans.SCALE_FACTOR)
     tpch_plans.register_tables(spark, folder)
     return spark
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import sparkext
-from sparkext.cli import tpch
+from bench.cases.queries import tpch
+from sparkext.cli.tpch import TABLES, ensure_tables
 from tests.support.sessions import configured
 
 SCALE_FACTOR = 0.1
@@ -43,7 +44,7 @@ _INCIDENTAL = (
 
 def register_tables(spark: SparkSession, folder: Path) -> None:
     """Register the tables as views."""
-    for table in tpch.TABLES:
+    for table in TABLES:
         spark.read.parquet(str(folder / f"{table}.parquet")).createOrReplaceTempView(table)
 
 
@@ -54,12 +55,12 @@ def settings(spark: SparkSession, mode: str) -> AbstractContextManager[None]:
 
 def hinted(query: str) -> str:
     """Add a hint for a pipelined join with every table to every query block."""
-    return re.sub(r"\bSELECT\b", f"SELECT /*+ PIPELINED_JOIN({', '.join(tpch.TABLES)}) */", query)
+    return re.sub(r"\bSELECT\b", f"SELECT /*+ PIPELINED_JOIN({', '.join(TABLES)}) */", query)
 
 
 def query(number: int, mode: str) -> str:
     """Return the text of a query for a mode; hint mode needs hints."""
-    return hinted(tpch.read_query(number)) if mode == "hint" else tpch.read_query(number)
+    return hinted(tpch.query(number)) if mode == "hint" else tpch.query(number)
 
 
 def plan(spark: SparkSession, number: int, mode: str) -> str:
@@ -85,7 +86,7 @@ def main() -> None:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = sparkext.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    register_tables(spark, tpch.ensure_tables(SCALE_FACTOR))
+    register_tables(spark, ensure_tables(SCALE_FACTOR))
     for mode in MODES:
         with settings(spark, mode):
             for number in tpch.QUERIES:

@@ -8,7 +8,10 @@ from bench.cases.queries import comparison as queries
 from bench.harness import Bench, Case
 
 NOTES = queries.NOTES
+QUERIES = range(1, 23)
+"""The numbers of TPC-H's queries."""
 TINY_QUERIES = (3, 12)
+_FOLDER = Path(__file__).parents[2] / "data" / "tpch_queries"
 
 
 def cases() -> list[Case]:
@@ -30,6 +33,9 @@ def tables(bench: Bench) -> dict[str, Path]:
 
 def texts(bench: Bench) -> dict[str, str]:
     """Return the texts of the queries by name; only two queries if the data is tiny."""
-    from sparkext.cli import tpch
+    return {f"q{number:02}": query(number) for number in (TINY_QUERIES if bench.tiny else QUERIES)}
 
-    return {f"q{number:02}": tpch.read_query(number) for number in (TINY_QUERIES if bench.tiny else tpch.QUERIES)}
+
+def query(number: int) -> str:
+    """Return the text of a query with the specification's validation parameters, in Spark's SQL."""
+    return (_FOLDER / f"q{number:02}.sql").read_text()
