@@ -1,4 +1,4 @@
-"""Routing of the rows of an ordered stream: P-SORT, with another planner than the paper's (`plans.streams.psort`).
+"""Routing of the rows of an ordered stream: P-SORT, with another planner than the paper's (`docs/papers.md` 1).
 
 Order keys and operator keys are hashed to buckets, as there may be any number of keys. Rows of an order bucket go to
 one partition. Rows of a split order bucket are processed in an earlier stage, in the partitions of their operator
@@ -10,6 +10,7 @@ buckets, and one partition of the later stage merges the results.
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,6 @@ from typing import Any
 
 from sparkext.plans.shuffle.balancer import Balancer
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.plans.streams.psort import compute_makespan
 
 BUCKETS = 1 << 12
 """Number of buckets of order keys, and of operator keys: a power of two."""
@@ -171,6 +171,14 @@ def _estimate_time(rows: Mapping[int, float], split: set[int], whole: Iterable[f
     """Return the time of both stages: the rows of split buckets, then whole buckets and merges."""
     merges = [MERGE_COST * rows.get(bucket, 0) for bucket in split]
     return sum(rows.get(bucket, 0) for bucket in split) / partitions + compute_makespan([*whole, *merges], partitions)
+
+
+def compute_makespan(loads: Iterable[float], partitions: int) -> float:
+    """Return when the last of some tasks ends, if each free partition runs the longest task that is left."""
+    ends = [0.0] * partitions
+    for load in sorted(loads, reverse=True):
+        heapq.heapreplace(ends, ends[0] + load)
+    return max(ends)
 
 
 def _assign_merges(split: set[int], rows: Mapping[int, float], partitions: int) -> dict[int, int]:

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from bench.cases.streams.joins import deliver, streaming_session
+from bench.cases.streams.psort import Assignment, Members, assign_basic, assign_optimised
 from bench.harness import Bench, Case, Contestant, WrongAnswerError, measure, record, step, verify
 from bench.report.text_table import text_table
-from sparkext.plans.streams.psort import Assignment, Members, assign_basic, assign_optimised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,7 @@ each value. numpy: a stable sort, which detects runs. Polars: merge_sorted of tw
 column. DuckDB: ORDER BY of a table of values and row numbers, on one thread."""
 
 NOTES_PARTITIONS = """\
-Simulated: the planner of the P-SORT paper (plans/streams/psort.py). `ordered` uses another planner, order_table.py. It
+Simulated: the planner of the P-SORT paper (psort.py). `ordered` uses another planner, order_table.py. It
 assigns hash buckets, and it splits devices in an additional first stage, only if this makes a batch shorter.
 The table shows rows per second relative to one partition of the stream. The sensors are as skewed as in the paper: the
 largest device has 17 % of all rows, and the paper states no other share. Each sensor is in one partition. Unit costs,

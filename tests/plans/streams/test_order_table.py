@@ -14,6 +14,7 @@ from sparkext.plans.streams.order_table import (
     BUCKETS,
     MERGE_COST,
     OrderTable,
+    compute_makespan,
     create_first_table,
     distribute_keys,
     draw_order_table,
@@ -111,3 +112,9 @@ def test_keys_that_are_alike_are_dealt_out_evenly(partitions: int) -> None:
     assert not table.merged
     twice = distribute_keys(partitions, [5, 5, 7])
     assert twice.whole.partitions_of(5) == (0,) and twice.whole.partitions_of(7) == (1 % partitions,)
+
+
+def test_makespan() -> None:
+    assert compute_makespan([], 3) == 0
+    assert compute_makespan([5, 4, 3, 3, 3], 2) == 10  # longest first: 5 + 3, 4 + 3 + 3
+    assert compute_makespan([1] * 7, 3) == 3

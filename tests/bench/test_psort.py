@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sparkext.plans.streams.psort import Assignment, Members, assign_basic, assign_optimised, compute_makespan
+from bench.cases.streams.psort import Assignment, Members, assign_basic, assign_optimised
 
 PAPER: Members = {
     device: {f"{device}{number}": 1 for number in range(sensors)}
@@ -67,9 +67,3 @@ def test_no_partition_has_much_more_than_its_share(partitions: int) -> None:
     total = sum(map(len, members.values()))
     most = max(loads(members, assign_optimised(members, partitions), partitions))
     assert most <= 1.05 * total / partitions + 2
-
-
-def test_makespan() -> None:
-    assert compute_makespan([], 3) == 0
-    assert compute_makespan([5, 4, 3, 3, 3], 2) == 10  # longest first: 5 + 3, 4 + 3 + 3
-    assert compute_makespan([1] * 7, 3) == 3

@@ -1,7 +1,6 @@
 """The planner of the P-SORT paper: assigns operator keys to partitions.
 
-Source: Katsunuma et al. (`docs/papers.md` 1). Ordered streams run another planner, `order_table`, which uses only
-`compute_makespan` of this module; the rest is used by the simulation in `bench.cases.streams.ordered`.
+Source: Katsunuma et al. (`docs/papers.md` 1). Ordered streams run another planner, `plans.streams.order_table`.
 
 Rows with different operator keys (OPK, such as a sensor) may be processed independently. Rows with one order key (SPK,
 such as a device; each operator key has one) have to be emitted in the order of time. So all operator keys of an order
@@ -16,7 +15,7 @@ distributed over several partitions, and only their results are merged.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 Members = Mapping[Hashable, Mapping[Hashable, int]]
@@ -67,11 +66,3 @@ def _assign_keys(members: Members, partitions: int, split: frozenset[Hashable]) 
 
 def _sum_weights(own: Mapping[Hashable, int]) -> int:
     return sum(own.values())
-
-
-def compute_makespan(loads: Iterable[float], partitions: int) -> float:
-    """Return when the last of some tasks ends, if each free partition runs the longest task that is left."""
-    ends = [0.0] * partitions
-    for load in sorted(loads, reverse=True):
-        heapq.heapreplace(ends, ends[0] + load)
-    return max(ends)
