@@ -61,16 +61,3 @@ class RoutingTable:
         moved = {**self.moved, **changes}
         away = {bucket: partitions for bucket, partitions in moved.items() if partitions != (self.home(bucket),)}
         return replace(self, moved=away, version=self.version + 1)
-
-    def new_partitions(self, before: RoutingTable) -> dict[int, Partitions]:
-        """Return, by bucket, the partitions that it has in this table but not in `before`.
-
-        The build rows of the bucket have to be copied to these partitions.
-        """
-        added = {}
-        for bucket in {*self.moved, *before.moved}:
-            had = before.partitions_of(bucket)
-            partitions = tuple(partition for partition in self.partitions_of(bucket) if partition not in had)
-            if partitions:
-                added[bucket] = partitions
-        return added

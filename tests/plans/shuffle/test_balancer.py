@@ -109,4 +109,3 @@ def test_plans_from_a_table_with_split_buckets() -> None:
     buckets = [1.0, 100.0, *[1.0] * 6]
     after, _ = planned(table, buckets)
     assert {1, 2} <= {*after.partitions_of(1)} == {0, 1, 2, 3}
-    assert after.new_partitions(table)[1] == (0, 3)

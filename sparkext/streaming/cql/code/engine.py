@@ -14,7 +14,7 @@ from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.groups.text_dictionary import TextDictionary
 from sparkext.rows.types import arrow_key_type
 from sparkext.streaming.cql.code.expressions import encode_constant
-from sparkext.streaming.cql.code.layout import EPSILONS, GIVEN, NOW, ROW, STEPS, TIME
+from sparkext.streaming.cql.code.layout import GIVEN, NOW, ROW, STEPS, TIME
 from sparkext.streaming.cql.code.loops import DONE, MORE, create_positions
 from sparkext.streaming.cql.code.module_text import GeneratedModule
 from sparkext.streaming.cql.code.modules import load_module
@@ -63,11 +63,10 @@ class InputRows:
 
 @dataclass(frozen=True)
 class OutputRows:
-    """Rows of one output: timestamps in µs, numbers of ε after them, and columns in the types of the query."""
+    """Rows of one output: timestamps in µs, and columns in the types of the query."""
 
     query: str
     times: Int64Array
-    epsilons: Int64Array
     columns: list[pa.Array]
 
 
@@ -169,4 +168,4 @@ class Engine:
             decode_column(out[ROW + k], (nulls >> k) & 1 != 0, column, arrow_key_type(column.type), self._texts)
             for k, column in enumerate(columns)
         ]
-        yield OutputRows(query, out[TIME - 1], out[EPSILONS - 1], made)
+        yield OutputRows(query, out[TIME - 1], made)
