@@ -8,34 +8,20 @@ from typing import ClassVar
 import numpy as np
 
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.indexes.array_index import ArrayIndex
 from sparkext.kernels.indexes.matches import Matches
 from sparkext.kernels.keys.normalised import NormalisedKeys
-from sparkext.kernels.runtime.jit import AnyArray, freeze
+from sparkext.kernels.runtime.jit import freeze
 
 
 @dataclass(frozen=True)
-class AllRowsIndex:
+class AllRowsIndex(ArrayIndex):
     """An index without keys and arrays: the match range of every probe row is all `build_rows` rows."""
 
     kind: ClassVar[str] = "all rows"
     rows: ClassVar[None] = None
 
     build_rows: int
-
-    @property
-    def arrays(self) -> dict[str, AnyArray]:
-        """The flat arrays of the index: none."""
-        return {}
-
-    @property
-    def attributes(self) -> dict[str, int]:
-        """The scalars of the index, by name."""
-        return {"build_rows": self.build_rows}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> AllRowsIndex:
-        """Rebuild the index."""
-        return cls(attributes["build_rows"])
 
     @property
     def starts(self) -> RowIds:

@@ -20,17 +20,17 @@ import numpy as np
 
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate_array
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.indexes.array_index import ArrayIndex
 from sparkext.kernels.indexes.matches import Matches
-from sparkext.kernels.indexes.protocols import freeze_all
 from sparkext.kernels.keys.normalised import NormalisedKeys, word_range
 from sparkext.kernels.runtime.intrinsics import prefetch
-from sparkext.kernels.runtime.jit import AnyArray, freeze, kernel
+from sparkext.kernels.runtime.jit import freeze, kernel
 
 _GROUP = 64
 
 
 @dataclass(frozen=True)
-class DenseIndex:
+class DenseIndex(ArrayIndex):
     """See the module's drawing. `rows` is None in the layout of unique keys.
 
     `slots` has build rows (-1 for no row) or, for repeated keys, range starts; its dtype is that of the build side's
@@ -42,22 +42,6 @@ class DenseIndex:
     slots: RowIds
     rows: RowIds | None
     minimum: int
-
-    @property
-    def arrays(self) -> dict[str, AnyArray]:
-        """The flat arrays of the index, by name."""
-        return {"slots": self.slots} if self.rows is None else {"slots": self.slots, "rows": self.rows}
-
-    @property
-    def attributes(self) -> dict[str, int]:
-        """The scalars of the index, by name."""
-        return {"minimum": self.minimum}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> DenseIndex:
-        """Rebuild the index around arrays that may be mapped read-only."""
-        arrays = freeze_all(arrays)
-        return cls(arrays["slots"], arrays.get("rows"), attributes["minimum"])
 
     @property
     def starts(self) -> RowIds | None:

@@ -40,13 +40,13 @@ import numpy as np
 
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, UInt64Array, VarBytes
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.indexes.array_index import ArrayIndex
 from sparkext.kernels.indexes.matches import Matches
-from sparkext.kernels.indexes.protocols import freeze_all
 from sparkext.kernels.keys.bytes_equal import spans_equal
 from sparkext.kernels.keys.hashing import FULL_MASK, hash_rows, mix_word
 from sparkext.kernels.keys.normalised import NormalisedKeys
 from sparkext.kernels.runtime.intrinsics import copy_bytes, prefetch
-from sparkext.kernels.runtime.jit import AnyArray, freeze, inlined, kernel
+from sparkext.kernels.runtime.jit import freeze, inlined, kernel
 
 _AHEAD = 32
 _RING = 32  # a power of two, at least _AHEAD
@@ -64,7 +64,7 @@ _SLOTS_PER_KEY = 1.5
 
 
 @dataclass(frozen=True)
-class HashIndex:
+class HashIndex(ArrayIndex):
     """See the module's drawing.
 
     - `table`: uint64[2 * slots], word and tagged start of each slot, with one free slot at the end.
@@ -81,29 +81,6 @@ class HashIndex:
     bits: int
     row_bytes: int
     hash_mask: int = field(default=FULL_MASK)
-
-    @property
-    def arrays(self) -> dict[str, AnyArray]:
-        """The flat arrays of the index, by name."""
-        arrays: dict[str, AnyArray] = {"table": self.table}
-        if self.rows is not None:
-            arrays["rows"] = self.rows
-        if self.key_bytes is not None:
-            arrays["key_offsets"] = self.key_bytes.offsets
-            arrays["key_data"] = self.key_bytes.data
-        return arrays
-
-    @property
-    def attributes(self) -> dict[str, int]:
-        """The scalars of the index, by name."""
-        return {"bits": self.bits, "row_bytes": self.row_bytes, "hash_mask": self.hash_mask}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> HashIndex:
-        """Rebuild the index around arrays that may be mapped read-only."""
-        arrays = freeze_all(arrays)
-        key_bytes = VarBytes(arrays["key_offsets"], arrays["key_data"]) if "key_offsets" in arrays else None
-        return cls(arrays["table"], arrays.get("rows"), key_bytes, **attributes)
 
     @property
     def starts(self) -> RowIds | None:

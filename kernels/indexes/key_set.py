@@ -19,14 +19,14 @@ import numpy as np
 
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
 from sparkext.kernels.columns.row_ids import RowIds
+from sparkext.kernels.indexes.array_index import ArrayIndex
 from sparkext.kernels.indexes.matches import Matches
-from sparkext.kernels.indexes.protocols import freeze_all
 from sparkext.kernels.keys.normalised import NormalisedKeys
-from sparkext.kernels.runtime.jit import AnyArray, freeze, kernel
+from sparkext.kernels.runtime.jit import freeze, kernel
 
 
 @dataclass(frozen=True)
-class KeySet:
+class KeySet(ArrayIndex):
     """See the module's drawing. `bits`: uint8; bits from `span` on are zero. A key in the set has one match."""
 
     kind: ClassVar[str] = "key set"
@@ -36,21 +36,6 @@ class KeySet:
     bits: UInt8Array
     minimum: int
     span: int
-
-    @property
-    def arrays(self) -> dict[str, AnyArray]:
-        """The flat arrays of the index, by name."""
-        return {"bits": self.bits}
-
-    @property
-    def attributes(self) -> dict[str, int]:
-        """The scalars of the index, by name."""
-        return {"minimum": self.minimum, "span": self.span}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> KeySet:
-        """Rebuild the index around arrays that may be mapped read-only."""
-        return cls(freeze_all(arrays)["bits"], attributes["minimum"], attributes["span"])
 
     @property
     def distinct(self) -> int:

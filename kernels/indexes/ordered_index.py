@@ -25,19 +25,19 @@ import pyarrow.compute as pc
 
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, VarBytes, as_binary, view_var_bytes
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.indexes.array_index import ArrayIndex
 from sparkext.kernels.indexes.matches import Matches
-from sparkext.kernels.indexes.protocols import freeze_all
 from sparkext.kernels.keys.bytes_equal import compare_spans
 from sparkext.kernels.keys.normalised import NormalisedKeys
 from sparkext.kernels.runtime.intrinsics import prefetch
-from sparkext.kernels.runtime.jit import AnyArray, freeze, kernel
+from sparkext.kernels.runtime.jit import freeze, kernel
 from sparkext.kernels.sort.radix_sort import is_sorted, sort_words
 
 _LANES = 16
 
 
 @dataclass(frozen=True)
-class OrderedIndex:
+class OrderedIndex(ArrayIndex):
     """See the module's drawing. `words` or `key_bytes` has the distinct keys, depending on their layout.
 
     `row_bytes`: width of the build side's row ids.
@@ -50,33 +50,6 @@ class OrderedIndex:
     starts: RowIds | None
     rows: RowIds | None
     row_bytes: int
-
-    @property
-    def arrays(self) -> dict[str, AnyArray]:
-        """The flat arrays of the index, by name."""
-        arrays: dict[str, AnyArray] = {}
-        if self.words is not None:
-            arrays["words"] = self.words
-        if self.key_bytes is not None:
-            arrays["key_offsets"] = self.key_bytes.offsets
-            arrays["key_data"] = self.key_bytes.data
-        if self.starts is not None:
-            arrays["starts"] = self.starts
-        if self.rows is not None:
-            arrays["rows"] = self.rows
-        return arrays
-
-    @property
-    def attributes(self) -> dict[str, int]:
-        """The scalars of the index, by name."""
-        return {"row_bytes": self.row_bytes}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> OrderedIndex:
-        """Rebuild the index around arrays that may be mapped read-only."""
-        arrays = freeze_all(arrays)
-        key_bytes = VarBytes(arrays["key_offsets"], arrays["key_data"]) if "key_offsets" in arrays else None
-        return cls(arrays.get("words"), key_bytes, arrays.get("starts"), arrays.get("rows"), **attributes)
 
     @property
     def distinct(self) -> int:

@@ -30,7 +30,7 @@ from sparkext.memory.address_space import explain_mapping_errors
 from sparkext.storage.last_used import LruCache
 from sparkext.storage.paced_writes import PacedWriter
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 TEMPORARY_SUFFIX = ".part"
 _MAGIC = b"SPARKEX\x01"
 _ALIGNMENT = 64
