@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from sparkext.kernels.runtime.jit import AnyArray, freeze, kernel
 
+Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 UInt64Array = npt.NDArray[np.uint64]
 UInt8Array = npt.NDArray[np.uint8]
+DoubleArray = npt.NDArray[np.float64]
 
 
 class VarBytes(NamedTuple):

@@ -1,17 +1,23 @@
-"""Arrays that grow with the number of groups, and their copies as Arrow arrays for output."""
+"""Arrays that grow with the number of groups, their sizes, and their copies as Arrow arrays for output."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
 from sparkext.kernels.runtime.jit import AnyArray
 
-Int32Array = npt.NDArray[np.int32]
-
 _LEAST = 64
+
+
+class HeldArrays:
+    """An object whose attributes are arrays, or hold arrays."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(getattr(value, "nbytes", 0) for value in vars(self).values())
 
 
 def grow_array(array: AnyArray, size: int, fill: int = 0) -> AnyArray:

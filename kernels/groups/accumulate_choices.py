@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, is_var
-from sparkext.kernels.columns.growing import Int32Array, bool_array, grow_array
+from sparkext.kernels.columns.buffers import Int32Array, Int64Array, UInt8Array, is_var
+from sparkext.kernels.columns.growing import bool_array, grow_array
 from sparkext.kernels.groups.accumulator import Accumulator
 from sparkext.kernels.groups.group_rows import GroupRows
 from sparkext.kernels.groups.text_dictionary import large_type
@@ -27,14 +27,11 @@ class ChoiceAccumulator(Accumulator):
     value_type: pa.DataType
 
     def __init__(self, function: str, value_type: pa.DataType, ignore_nulls: bool) -> None:
+        super().__init__(value_type)
         self._is_last = function == "last"
         self._ignore_nulls = ignore_nulls
         # Pieces of strings are concatenated; the result may exceed 32-bit offsets.
         self._kept_type = large_type(value_type) if is_var(value_type) else value_type
-        super().__init__(value_type)
-
-    def clear(self) -> None:
-        """See `Accumulator`."""
         self._places = np.full(0, -1, dtype=np.int64)
         self._pieces: list[pa.Array] = []
         self._kept = 0
@@ -43,7 +40,7 @@ class ChoiceAccumulator(Accumulator):
     @property
     def nbytes(self) -> int:
         """See `Accumulator`."""
-        return self._places.nbytes + sum(piece.nbytes for piece in self._pieces)
+        return super().nbytes + sum(piece.nbytes for piece in self._pieces)
 
     def _add(self, rows: GroupRows, values: pa.Array) -> None:
         self._places = grow_array(self._places, rows.groups, fill=-1)

@@ -1,4 +1,4 @@
-"""Exact sums and averages of decimals: 128 bits per group, or 64 bits while all sums are sure to fit.
+"""Exact sums of decimals: 128 bits per group, or 64 bits while all sums are sure to fit.
 
 Every morsel is scanned for its largest magnitude m. While the largest sum so far + rows * m is below 2**63, and all
 values fit a word, sums are words. After that each sum also has a high half, and additions carry:
@@ -17,10 +17,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, view_values
-from sparkext.kernels.columns.growing import Int32Array, bool_array, decimal_array, fixed_array, grow_array
-from sparkext.kernels.groups.accumulator import Accumulator
-from sparkext.kernels.groups.group_rows import GroupRows, SeenGroups, ValueCounts
+from sparkext.kernels.columns.buffers import Int32Array, Int64Array, UInt8Array, view_values
+from sparkext.kernels.columns.growing import HeldArrays, decimal_array, grow_array
+from sparkext.kernels.groups.group_rows import GroupRows
 from sparkext.kernels.keys.normalised import decimal_halves
 from sparkext.kernels.runtime.jit import freeze, kernel
 
@@ -29,7 +28,7 @@ _MORE_DIGITS = 10  # additional digits of a sum
 _WORD_LIMIT = 1 << 63
 
 
-class DecimalSums:
+class DecimalSums(HeldArrays):
     """Sums of decimals, group by group: see the module's text.
 
     Values are decimals, or int64: unscaled, of the declared precision and scale.
@@ -42,11 +41,6 @@ class DecimalSums:
         self._high: Int64Array | None = None  # None while the sums are words
         self._overflown = np.zeros(0, dtype=np.uint8)  # empty if sums are not checked
         self._bound = 0  # an upper bound of the sums' magnitudes, while they are words
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return self._low.nbytes + self._overflown.nbytes + (0 if self._high is None else self._high.nbytes)
 
     def add(self, rows: GroupRows, values: pa.Array) -> None:
         """Add the values that are not null."""
@@ -77,7 +71,7 @@ class DecimalSums:
         self._bound += more
         return True
 
-    def sums(self, start: int, stop: int) -> pa.Array:
+    def array(self, start: int, stop: int) -> pa.Array:
         """Return the sums of the groups start to before stop, null if they have overflown."""
         self._low = grow_array(self._low, stop)
         low = self._low[start:stop]
@@ -89,60 +83,6 @@ class DecimalSums:
             self._overflown = grow_array(self._overflown, stop)
             mask = 1 - self._overflown[start:stop]
         return decimal_array(low, self._high[start:stop], self.sum_type, mask)
-
-
-class DecimalSumAccumulator(Accumulator):
-    """sum of decimal(p, s): [decimal(min(38, p + 10), s), isEmpty bool not null].
-
-    Without a value the sum is 0 and isEmpty true. A sum that has overflown is null, and isEmpty false.
-    """
-
-    value_type: pa.DataType
-
-    def clear(self) -> None:
-        """See `Accumulator`."""
-        self._sums = DecimalSums(self.value_type)
-        self._seen = SeenGroups()
-
-    @property
-    def nbytes(self) -> int:
-        """See `Accumulator`."""
-        return self._sums.nbytes + self._seen.nbytes
-
-    def _add(self, rows: GroupRows, values: pa.Array) -> None:
-        self._sums.add(rows, values)
-        self._seen.add(rows)
-
-    def states(self, start: int, stop: int) -> list[pa.Array]:
-        """See `Accumulator`."""
-        return [self._sums.sums(start, stop), bool_array(1 - self._seen.flags(start, stop))]
-
-
-class DecimalAverageAccumulator(Accumulator):
-    """avg of decimal(p, s): [decimal(min(38, p + 10), s) sum, 0 if there was no value; int64 count].
-
-    A sum that has overflown is null.
-    """
-
-    value_type: pa.DataType
-
-    def clear(self) -> None:
-        """See `Accumulator`."""
-        self._sums = DecimalSums(self.value_type)
-        self._counts = ValueCounts()
-
-    @property
-    def nbytes(self) -> int:
-        """See `Accumulator`."""
-        return self._sums.nbytes + self._counts.nbytes
-
-    def _add(self, rows: GroupRows, values: pa.Array) -> None:
-        self._sums.add(rows, values)
-        self._counts.add(rows)
-
-    def states(self, start: int, stop: int) -> list[pa.Array]:
-        """See `Accumulator`."""
-        return [self._sums.sums(start, stop), fixed_array(self._counts.counts(start, stop), pa.int64())]
 
 
 @kernel

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
-from sparkext.kernels.columns.growing import Int32Array, decimal_array, grow_array
+from sparkext.kernels.columns.buffers import Int32Array, Int64Array, UInt8Array
+from sparkext.kernels.columns.growing import decimal_array, grow_array
 from sparkext.kernels.groups.accumulator import Accumulator
 from sparkext.kernels.groups.group_rows import GroupRows, SeenGroups
 from sparkext.kernels.keys.normalised import decimal_halves
@@ -29,19 +29,11 @@ class WordAccumulator(Accumulator):
     value_type: pa.DataType
 
     def __init__(self, function: str, value_type: pa.DataType) -> None:
+        super().__init__(value_type)
         self._operation = _OPERATIONS[function]
         self._equal_zeros = pa.types.is_floating(value_type)
-        super().__init__(value_type)
-
-    def clear(self) -> None:
-        """See `Accumulator`."""
         self._words = np.zeros(0, dtype=np.int64)
         self._seen = SeenGroups()
-
-    @property
-    def nbytes(self) -> int:
-        """See `Accumulator`."""
-        return self._words.nbytes + self._seen.nbytes
 
     def _add(self, rows: GroupRows, values: pa.Array) -> None:
         self._words = grow_array(self._words, rows.groups, _NEUTRAL[self._operation])
@@ -66,19 +58,11 @@ class LongDecimalExtremeAccumulator(Accumulator):
     value_type: pa.DataType
 
     def __init__(self, function: str, value_type: pa.DataType) -> None:
-        self._greatest = function == "max"
         super().__init__(value_type)
-
-    def clear(self) -> None:
-        """See `Accumulator`."""
+        self._greatest = function == "max"
         self._low = np.zeros(0, dtype=np.int64)
         self._high = np.zeros(0, dtype=np.int64)
         self._seen = SeenGroups()
-
-    @property
-    def nbytes(self) -> int:
-        """See `Accumulator`."""
-        return self._low.nbytes + self._high.nbytes + self._seen.nbytes
 
     def _reserve(self, groups: int) -> None:
         """Reserve states. A group begins with an extreme 128-bit number, which is beyond all decimals of 38 digits."""

@@ -7,29 +7,21 @@ Values are added one by one (Welford, "Note on a Method for Calculating Correcte
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import UInt8Array, view_values
-from sparkext.kernels.columns.growing import Int32Array, fixed_array, grow_array
+from sparkext.kernels.columns.buffers import DoubleArray, Int32Array, UInt8Array, view_values
+from sparkext.kernels.columns.growing import fixed_array, grow_array
 from sparkext.kernels.groups.accumulator import Accumulator
 from sparkext.kernels.groups.group_rows import GroupRows
 from sparkext.kernels.runtime.jit import kernel
-
-DoubleArray = npt.NDArray[np.float64]
 
 
 class MomentsAccumulator(Accumulator):
     """stddev_samp, stddev_pop, var_samp, var_pop: [float64 n, float64 avg, float64 m2], zeros if there was no value."""
 
-    def clear(self) -> None:
-        """See `Accumulator`."""
+    def __init__(self, value_type: pa.DataType) -> None:
+        super().__init__(value_type)
         self._moments = np.zeros(0, dtype=np.float64)  # n, avg, m2 of each group
-
-    @property
-    def nbytes(self) -> int:
-        """See `Accumulator`."""
-        return self._moments.nbytes
 
     def _add(self, rows: GroupRows, values: pa.Array) -> None:
         self._moments = grow_array(self._moments, 3 * rows.groups)

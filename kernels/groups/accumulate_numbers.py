@@ -1,67 +1,34 @@
-"""Counts, and sums and averages of machine numbers."""
+"""Sums of machine numbers."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, view_values
-from sparkext.kernels.columns.growing import Int32Array, fixed_array, grow_array
-from sparkext.kernels.groups.accumulator import Accumulator
-from sparkext.kernels.groups.group_rows import GroupRows, SeenGroups, ValueCounts
+from sparkext.kernels.columns.buffers import DoubleArray, Int32Array, Int64Array, UInt8Array, view_values
+from sparkext.kernels.columns.growing import HeldArrays, fixed_array, grow_array
+from sparkext.kernels.groups.group_rows import GroupRows
 from sparkext.kernels.keys.normalised import column_words
 from sparkext.kernels.runtime.jit import kernel
-
-DoubleArray = npt.NDArray[np.float64]
 
 
 class AccumulatorOverflowError(ArithmeticError):
     """A checked sum has overflown its type. The accumulator's state is invalid afterwards."""
 
 
-class CountAccumulator(Accumulator):
-    """count: [int64 not null]."""
+class IntegerSums(HeldArrays):
+    """Sums of integers. A sum that overflows int64 wraps around.
 
-    def clear(self) -> None:
-        """See `Accumulator`."""
-        self._counts = ValueCounts()
-
-    @property
-    def nbytes(self) -> int:
-        """See `Accumulator`."""
-        return self._counts.nbytes
-
-    def _add(self, rows: GroupRows, values: pa.Array) -> None:
-        self._counts.add(rows)
-
-    def states(self, start: int, stop: int) -> list[pa.Array]:
-        """See `Accumulator`."""
-        return [fixed_array(self._counts.counts(start, stop), pa.int64())]
-
-
-class IntegerSumAccumulator(Accumulator):
-    """sum of integers: [int64, null if there was no value].
-
-    A sum that overflows int64 wraps around. If sums are `checked`, `add` raises `AccumulatorOverflowError` instead.
-    Values are added in the order of the rows, so later rows of opposite sign do not prevent the error.
+    If sums are `checked`, `add` raises `AccumulatorOverflowError` instead. Values are added in the order of the rows,
+    so later rows of opposite sign do not prevent the error.
     """
 
-    def __init__(self, value_type: pa.DataType, checked: bool) -> None:
-        super().__init__(value_type)
+    def __init__(self, checked: bool) -> None:
         self._checked = checked
-
-    def clear(self) -> None:
-        """See `Accumulator`."""
         self._sums = np.zeros(0, dtype=np.int64)
-        self._seen = SeenGroups()
 
-    @property
-    def nbytes(self) -> int:
-        """See `Accumulator`."""
-        return self._sums.nbytes + self._seen.nbytes
-
-    def _add(self, rows: GroupRows, values: pa.Array) -> None:
+    def add(self, rows: GroupRows, values: pa.Array) -> None:
+        """See `GroupSums`."""
         words = column_words(values)
         self._sums = grow_array(self._sums, rows.groups)
         if rows.numbers is None:
@@ -70,27 +37,21 @@ class IntegerSumAccumulator(Accumulator):
             overflow = _add_words(rows.numbers, words, rows.mask, self._checked, self._sums)
         if overflow and self._checked:
             raise AccumulatorOverflowError("a sum of integers does not fit int64")
-        self._seen.add(rows)
 
-    def states(self, start: int, stop: int) -> list[pa.Array]:
-        """See `Accumulator`."""
+    def array(self, start: int, stop: int) -> pa.Array:
+        """See `GroupSums`."""
         self._sums = grow_array(self._sums, stop)
-        return [fixed_array(self._sums[start:stop], pa.int64(), self._seen.flags(start, stop))]
+        return fixed_array(self._sums[start:stop], pa.int64())
 
 
-class _DoubleSums:
-    """Sums of doubles, group by group, added in any order."""
+class DoubleSums(HeldArrays):
+    """Sums of numbers of any type as doubles, added in any order, as in Spark."""
 
     def __init__(self) -> None:
         self._sums = np.zeros(0, dtype=np.float64)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return self._sums.nbytes
-
     def add(self, rows: GroupRows, values: pa.Array) -> None:
-        """Add numbers of any type, as doubles."""
+        """See `GroupSums`. Each integer is converted to a double before it is added."""
         doubles = view_values(values.cast(pa.float64(), safe=False), np.float64)
         self._sums = grow_array(self._sums, rows.groups)
         if rows.numbers is None:
@@ -98,58 +59,10 @@ class _DoubleSums:
         else:
             _add_doubles(rows.numbers, doubles, rows.mask, self._sums)
 
-    def sums(self, start: int, stop: int) -> DoubleArray:
-        """Return float64: the sums of the groups start to before stop."""
+    def array(self, start: int, stop: int) -> pa.Array:
+        """See `GroupSums`."""
         self._sums = grow_array(self._sums, stop)
-        return self._sums[start:stop]
-
-
-class DoubleSumAccumulator(Accumulator):
-    """sum of floats: [float64, null if there was no value]. Values are added in any order, as in Spark."""
-
-    def clear(self) -> None:
-        """See `Accumulator`."""
-        self._sums = _DoubleSums()
-        self._seen = SeenGroups()
-
-    @property
-    def nbytes(self) -> int:
-        """See `Accumulator`."""
-        return self._sums.nbytes + self._seen.nbytes
-
-    def _add(self, rows: GroupRows, values: pa.Array) -> None:
-        self._sums.add(rows, values)
-        self._seen.add(rows)
-
-    def states(self, start: int, stop: int) -> list[pa.Array]:
-        """See `Accumulator`."""
-        return [fixed_array(self._sums.sums(start, stop), pa.float64(), self._seen.flags(start, stop))]
-
-
-class AverageAccumulator(Accumulator):
-    """avg of integers and floats: [float64 sum, 0 if there was no value; int64 count].
-
-    Each integer is converted to a double before it is added, as in Spark; values are added in any order.
-    """
-
-    def clear(self) -> None:
-        """See `Accumulator`."""
-        self._sums = _DoubleSums()
-        self._counts = ValueCounts()
-
-    @property
-    def nbytes(self) -> int:
-        """See `Accumulator`."""
-        return self._sums.nbytes + self._counts.nbytes
-
-    def _add(self, rows: GroupRows, values: pa.Array) -> None:
-        self._sums.add(rows, values)
-        self._counts.add(rows)
-
-    def states(self, start: int, stop: int) -> list[pa.Array]:
-        """See `Accumulator`."""
-        sums, counts = self._sums.sums(start, stop), self._counts.counts(start, stop)
-        return [fixed_array(sums, pa.float64()), fixed_array(counts, pa.int64())]
+        return fixed_array(self._sums[start:stop], pa.float64())
 
 
 @kernel

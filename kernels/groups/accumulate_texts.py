@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, UInt64Array, view_var_bytes
-from sparkext.kernels.columns.growing import Int32Array, grow_array, pack_validity
+from sparkext.kernels.columns.buffers import Int32Array, Int64Array, UInt8Array, UInt64Array, view_var_bytes
+from sparkext.kernels.columns.growing import grow_array, pack_validity
 from sparkext.kernels.groups.accumulator import Accumulator
 from sparkext.kernels.groups.group_rows import GroupRows
 from sparkext.kernels.groups.text_dictionary import large_type
@@ -31,23 +31,14 @@ class TextExtremeAccumulator(Accumulator):
     value_type: pa.DataType
 
     def __init__(self, function: str, value_type: pa.DataType) -> None:
-        self._greatest = function == "max"
         super().__init__(value_type)
-
-    def clear(self) -> None:
-        """See `Accumulator`."""
+        self._greatest = function == "max"
         self._prefixes = np.zeros(0, dtype=np.uint64)
         self._starts = np.zeros(0, dtype=np.int64)
         self._lengths = np.full(0, -1, dtype=np.int64)  # -1: no value yet
         self._rows = np.full(0, -1, dtype=np.int32)  # new extremes of a morsel; -1 between morsels
         self._bytes = np.empty(0, dtype=np.uint8)
         self._used = 0
-
-    @property
-    def nbytes(self) -> int:
-        """See `Accumulator`."""
-        arrays = (self._prefixes, self._starts, self._lengths, self._rows, self._bytes)
-        return sum(array.nbytes for array in arrays)
 
     def _reserve(self, groups: int) -> None:
         self._prefixes = grow_array(self._prefixes, groups)

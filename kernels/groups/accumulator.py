@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import unpack_validity
-from sparkext.kernels.columns.growing import Int32Array
+from sparkext.kernels.columns.buffers import Int32Array, unpack_validity
+from sparkext.kernels.columns.growing import HeldArrays
 from sparkext.kernels.groups.group_rows import GroupRows
 from sparkext.kernels.runtime.jit import NO_MASK, freeze
 
 
-class Accumulator(ABC):
+class Accumulator(HeldArrays, ABC):
     """States of an aggregate function, in one or more arrays with an element per group.
 
     Parameters
@@ -24,7 +24,6 @@ class Accumulator(ABC):
 
     def __init__(self, value_type: pa.DataType | None) -> None:
         self.value_type = value_type
-        self.clear()
 
     def add(self, numbers: Int32Array | None, groups: int, values: pa.Array | None, rows: int = 0) -> None:
         """Add the rows of a morsel.
@@ -64,12 +63,3 @@ class Accumulator(ABC):
 
         They share no memory with the accumulator. A group without rows has the initial state.
         """
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes held."""
-
-    @abstractmethod
-    def clear(self) -> None:
-        """Forget all groups, and release their memory."""

@@ -6,15 +6,15 @@ import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import is_var
 from sparkext.kernels.groups.accumulate_choices import ChoiceAccumulator
-from sparkext.kernels.groups.accumulate_decimals import DecimalAverageAccumulator, DecimalSumAccumulator
+from sparkext.kernels.groups.accumulate_decimals import DecimalSums
 from sparkext.kernels.groups.accumulate_extremes import LongDecimalExtremeAccumulator, WordAccumulator
 from sparkext.kernels.groups.accumulate_moments import MomentsAccumulator
-from sparkext.kernels.groups.accumulate_numbers import (
-    AccumulatorOverflowError,
+from sparkext.kernels.groups.accumulate_numbers import AccumulatorOverflowError, DoubleSums, IntegerSums
+from sparkext.kernels.groups.accumulate_sums import (
     AverageAccumulator,
     CountAccumulator,
-    DoubleSumAccumulator,
-    IntegerSumAccumulator,
+    DecimalSumAccumulator,
+    SumAccumulator,
 )
 from sparkext.kernels.groups.accumulate_texts import TextExtremeAccumulator
 from sparkext.kernels.groups.accumulator import Accumulator
@@ -59,15 +59,15 @@ def accumulator(
         is_integer, is_decimal = pa.types.is_signed_integer(value_type), pa.types.is_decimal128(value_type)
         is_number = is_integer or pa.types.is_float32(value_type) or pa.types.is_float64(value_type)
         if function == "sum" and is_decimal:
-            return DecimalSumAccumulator(value_type)
+            return DecimalSumAccumulator(value_type, DecimalSums(value_type))
         if function == "sum" and is_integer:
-            return IntegerSumAccumulator(value_type, checked)
+            return SumAccumulator(value_type, IntegerSums(checked))
         if function == "sum" and is_number:
-            return DoubleSumAccumulator(value_type)
+            return SumAccumulator(value_type, DoubleSums())
         if function == "avg" and is_decimal:
-            return DecimalAverageAccumulator(value_type)
+            return AverageAccumulator(value_type, DecimalSums(value_type))
         if function == "avg" and is_number:
-            return AverageAccumulator(value_type)
+            return AverageAccumulator(value_type, DoubleSums())
         if function in _MOMENTS and is_number:
             return MomentsAccumulator(value_type)
         if function in _BITS and is_integer:

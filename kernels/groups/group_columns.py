@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import (
+    Int32Array,
     Int64Array,
     UInt8Array,
     allocate_array,
@@ -28,7 +29,7 @@ from sparkext.kernels.columns.buffers import (
     unpack_validity,
     view_raw_var_bytes,
 )
-from sparkext.kernels.columns.growing import Int32Array, decimal_array, grow_array, pack_validity
+from sparkext.kernels.columns.growing import HeldArrays, decimal_array, grow_array, pack_validity
 from sparkext.kernels.groups.text_dictionary import TextDictionary, large_type
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.keys.normalised import column_words, decimal_halves, word_bits
@@ -65,9 +66,6 @@ class KeyColumn(Protocol):
     def keys(self, start: int, stop: int) -> pa.Array:
         """Return the values of the groups start to before stop."""
 
-    def clear(self) -> None:
-        """Forget all groups."""
-
 
 def create_key_column(arrow_type: pa.DataType, hash_mask: int = FULL_MASK) -> KeyColumn:
     """Return the column for keys of this type. Raises `TypeError` if rows cannot be grouped by this type."""
@@ -84,10 +82,6 @@ class FixedColumn:
     def __init__(self, arrow_type: pa.DataType) -> None:
         self._type = arrow_type
         self._wide = word_bits(arrow_type) is None
-        self.clear()
-
-    def clear(self) -> None:
-        """See `KeyColumn`."""
         self._count = 0
         self._words = [np.empty(0, dtype=np.int64) for _ in range(1 + self._wide)]
         self._valid: UInt8Array | None = None
@@ -136,33 +130,20 @@ class FixedColumn:
         return words_array(self._words[0][start:stop], self._type, mask)
 
 
-class TextColumn:
-    """A column of strings or bytes: see the module's table.
-
-    Once a text was too long for a word, the column uses the dictionary, even after `clear`.
-    """
+class TextColumn(HeldArrays):
+    """A column of strings or bytes: see the module's table."""
 
     def __init__(self, arrow_type: pa.DataType, hash_mask: int = FULL_MASK) -> None:
         self._type = arrow_type
         self._dictionary = TextDictionary(hash_mask)
         self._inline = True
-        self.clear()
-
-    def clear(self) -> None:
-        """See `KeyColumn`."""
         self._count = 0
         self._words = np.empty(0, dtype=np.int64)
-        self._dictionary.clear()
 
     @property
     def dictionary(self) -> TextDictionary | None:
         """The dictionary that the words are codes of; None while the words are the texts themselves."""
         return None if self._inline else self._dictionary
-
-    @property
-    def nbytes(self) -> int:
-        """See `KeyColumn`."""
-        return self._words.nbytes + self._dictionary.nbytes
 
     def encode(self, column: pa.Array) -> tuple[Sequence[Field], bool]:
         """See `KeyColumn`."""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
-from sparkext.kernels.columns.growing import Int32Array, grow_array
+from sparkext.kernels.columns.buffers import Int32Array, Int64Array, UInt8Array
+from sparkext.kernels.columns.growing import HeldArrays, grow_array
 from sparkext.kernels.runtime.jit import freeze, kernel
 
 
@@ -34,7 +34,7 @@ class GroupRows(NamedTuple):
         return int(np.count_nonzero(self.mask)) if self.mask.size else self.rows
 
 
-class SeenGroups:
+class SeenGroups(HeldArrays):
     """Which groups have had a value.
 
     All groups below an id, `_complete`, have had a value. Group ids are assigned in the order of first rows, and most
@@ -43,17 +43,8 @@ class SeenGroups:
     """
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all groups."""
         self._flags = np.zeros(0, dtype=np.uint8)
         self._complete = 0  # all groups below this id have had a value
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return self._flags.nbytes
 
     def add(self, rows: GroupRows) -> None:
         """Record the groups of the rows that are not null."""
@@ -77,20 +68,11 @@ class SeenGroups:
         return flags
 
 
-class ValueCounts:
+class ValueCounts(HeldArrays):
     """The number of values of each group, int64."""
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all groups."""
         self._counts = np.zeros(0, dtype=np.int64)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return self._counts.nbytes
 
     def add(self, rows: GroupRows) -> None:
         """Count the rows that are not null."""

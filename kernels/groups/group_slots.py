@@ -18,8 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from sparkext.kernels.columns.buffers import Int64Array
-from sparkext.kernels.columns.growing import Int32Array
+from sparkext.kernels.columns.buffers import Int32Array, Int64Array
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.runtime.intrinsics import prefetch
 from sparkext.kernels.runtime.jit import freeze, inlined, kernel

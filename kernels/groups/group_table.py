@@ -20,8 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, allocate_array
-from sparkext.kernels.columns.growing import Int32Array
+from sparkext.kernels.columns.buffers import Int32Array, Int64Array, allocate_array
 from sparkext.kernels.groups.group_columns import Field, TextColumn, create_key_column
 from sparkext.kernels.groups.group_layout import KeyLayout
 from sparkext.kernels.groups.group_slots import DenseSlots, HashSlots, Slots
@@ -37,7 +36,7 @@ _DENSE_WORDS_PER_GROUP = 16
 
 
 class GroupTable:
-    """See the module's docstring. It holds all groups until `clear`.
+    """See the module's docstring.
 
     Parameters
     ----------
@@ -75,13 +74,6 @@ class GroupTable:
         slots = 0 if self._slots is None else self._slots.nbytes
         return slots + sum(column.nbytes for column in self._columns)
 
-    def clear(self) -> None:
-        """Forget all groups, and release their memory."""
-        for column in self._columns:
-            column.clear()
-        self._count = 0
-        self._layout = self._slots = None
-
     def keys(self, start: int, stop: int) -> list[pa.Array]:
         """Return the keys of the groups start to before stop: for each column an array of its type."""
         dictionary = self._dictionary
@@ -101,7 +93,7 @@ class GroupTable:
         if rows == 0:
             return freeze(np.empty(0, dtype=np.int32))
         if self._count + rows > MOST_GROUPS:
-            raise OverflowError(f"a group table numbers at most {MOST_GROUPS:,} groups: it has to be cleared earlier")
+            raise OverflowError(f"a group table numbers at most {MOST_GROUPS:,} groups")
         encoded = [column.encode(array) for column, array in zip(self._columns, columns, strict=True)]
         dictionary = self._dictionary
         if dictionary is not None:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, allocate_array, unpack_validity, view_raw_var_bytes
-from sparkext.kernels.columns.growing import grow_array, pack_validity
+from sparkext.kernels.columns.growing import HeldArrays, grow_array, pack_validity
 from sparkext.kernels.groups.group_slots import aligned_zeros, most_groups
 from sparkext.kernels.keys.bytes_equal import spans_equal
 from sparkext.kernels.keys.hashing import FULL_MASK, hash_span
@@ -36,15 +36,11 @@ _SHIFT_32 = np.uint64(32)
 _ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 
 
-class TextDictionary:
+class TextDictionary(HeldArrays):
     """See the module's drawing. `hash_mask` is ANDed to every hash; tests set it to zero so that all texts collide."""
 
     def __init__(self, hash_mask: int = FULL_MASK) -> None:
         self._mask = np.uint64(hash_mask)
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all texts."""
         self._slots = _FIRST_SLOTS
         self._table = aligned_zeros(4 * _FIRST_SLOTS)
         self._offsets = np.zeros(1, dtype=np.int64)
@@ -56,11 +52,6 @@ class TextDictionary:
     def count(self) -> int:
         """Distinct texts so far, including null."""
         return self._count
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return self._table.nbytes + self._offsets.nbytes + self._data.nbytes
 
     @property
     def spans(self) -> tuple[Int64Array, UInt8Array]:

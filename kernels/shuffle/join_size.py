@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.columns.buffers import Int32Array, Int64Array
 from sparkext.kernels.runtime.jit import kernel
-from sparkext.kernels.shuffle.partition import Int32Array
 
 WIDTH = 8
 """Counters per bucket. The error is about the root of the product of both sides' sums of squared key counts, over this

@@ -12,15 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array
+from sparkext.kernels.columns.buffers import Int32Array, Int64Array, UInt8Array
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.keys.hashing import FULL_MASK, hash_rows, hash_words
 from sparkext.kernels.keys.normalised import NormalisedKeys
 from sparkext.kernels.runtime.jit import freeze, kernel
-
-Int32Array = npt.NDArray[np.int32]
 
 MOST_BUCKETS = 1 << 24
 NO_BUCKET = -1

@@ -7,12 +7,9 @@ days (Howard Hinnant, "chrono-compatible low-level date algorithms", 2013).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from sparkext.kernels.columns.buffers import Int64Array, allocate_array
+from sparkext.kernels.columns.buffers import Int32Array, Int64Array, allocate_array
 from sparkext.kernels.runtime.jit import freeze, inlined, kernel
-
-Int32Array = npt.NDArray[np.int32]
 
 FIELDS = ("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year", "week")
 """`day_of_week` is 1 on Sunday, `weekday` is 0 on Monday; all other fields begin with 1. A week begins on Monday, and

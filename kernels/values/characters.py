@@ -9,14 +9,19 @@ A byte that cannot begin a character counts as one, and a truncated character en
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array, UInt8Array, VarBytes, allocate_array, as_binary, view_var_bytes
+from sparkext.kernels.columns.buffers import (
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    VarBytes,
+    allocate_array,
+    as_binary,
+    view_var_bytes,
+)
 from sparkext.kernels.runtime.intrinsics import copy_bytes
 from sparkext.kernels.runtime.jit import freeze, inlined, kernel
-
-Int32Array = npt.NDArray[np.int32]
 
 
 def count_characters(column: pa.Array) -> Int32Array:

@@ -8,12 +8,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.columns.buffers import Int64Array
+from sparkext.kernels.columns.buffers import Int32Array, Int64Array
 from sparkext.kernels.keys.normalised import cast_key, normalise_keys
 from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.partition import (
     MOST_BUCKETS,
-    Int32Array,
     PartitionOrder,
     assign_buckets,
     hash_keys,

@@ -34,7 +34,7 @@ from sparkext.build_sides.file import WAYS_OUT
 from sparkext.errors import BuildSideTooLargeError, ConditionError, SchemaMismatchError
 from sparkext.expressions.arrow_evaluator import ExpressionError, columns, serialise_failing_values
 from sparkext.expressions.vectors import convert_to_arrow, make_constant
-from sparkext.kernels.columns.growing import Int32Array
+from sparkext.kernels.columns.buffers import Int32Array
 from sparkext.kernels.groups.accumulators import Accumulator, AccumulatorOverflowError, accumulator
 from sparkext.kernels.groups.group_table import GroupTable
 from sparkext.kernels.keys.hashing import FULL_MASK

@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.engine.worker_task import task_id
+from sparkext.kernels.columns.buffers import Int32Array
 from sparkext.kernels.keys.hashing import hash_words
 from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.occurrences import Occurrences
-from sparkext.kernels.shuffle.partition import NO_BUCKET, Int32Array, assign_leading_buckets, order_by_partition
+from sparkext.kernels.shuffle.partition import NO_BUCKET, assign_leading_buckets, order_by_partition
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.shuffle.fragments import BUCKETS, LEFT, GridShape
 from sparkext.rows.fingerprints import hash_row_contents

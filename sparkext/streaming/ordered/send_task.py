@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from sparkext.kernels.columns.buffers import Int32Array
 from sparkext.kernels.runtime.jit import freeze
-from sparkext.kernels.shuffle.partition import NO_BUCKET, Int32Array, assign_leading_buckets, order_by_partition
+from sparkext.kernels.shuffle.partition import NO_BUCKET, assign_leading_buckets, order_by_partition
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.shuffle.fragments import LEFT
 from sparkext.plans.streams.order_table import BUCKETS, SPLIT, OrderTable
