@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.build_sides.file import WAYS_OUT
+from sparkext.engine.sinks.pieces import emit_pieces, split_input
 from sparkext.errors import BuildSideTooLargeError, ConditionError, SchemaMismatchError
 from sparkext.expressions.arrow_evaluator import ExpressionError, columns, serialise_failing_values
 from sparkext.expressions.vectors import convert_to_arrow, make_constant
@@ -40,7 +41,7 @@ from sparkext.kernels.groups.group_table import GroupTable
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.runtime.jit import freeze
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
-from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES
+from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES, Budget
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation
 from sparkext.plans.pipeline.spec import ColumnRef
@@ -90,12 +91,8 @@ class Groups:
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Add these rows; emit groups if memory is short, or if they are not worth keeping."""
-        start = 0
-        while start < rows.length:
-            most = budget.next()
+        for piece, _ in split_input(rows, self._columns, budget):
             started = time.perf_counter()
-            piece = rows.next_piece(start, most.rows, self._columns, most.bytes)
-            start += piece.length
             values = self._computed(piece)
             with self._turn:
                 leaving = self._add_rows(values, piece.length, budget)
@@ -136,15 +133,10 @@ class Groups:
         return leaving
 
     def _emitted(self, held: _HeldGroups, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
-        start, count = 0, held.count
-        while start < count:
-            stop = min(start + budget.next().rows, count)
-            started = time.perf_counter()
-            batch = self._batch(held.states(start, stop))
-            budget.observe(0, batch.num_rows, batch.nbytes)
-            budget.add_time_since(started)
-            start = stop
-            yield batch
+        def create_piece(start: int, most: Budget) -> pa.RecordBatch:
+            return self._batch(held.states(start, min(start + most.rows, held.count)))
+
+        return emit_pieces(held.count, create_piece, budget)
 
     def _batch(self, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
         if len(arrays) != len(self._schema):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from threading import Lock
 
@@ -20,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.engine.sinks.gathered_rows import GatheredRows
+from sparkext.engine.sinks.pieces import emit_pieces, split_input
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
-from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES
+from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES, Budget
 from sparkext.plans.pipeline.top import OrderColumn, Top
 from sparkext.rows.morsels import split_by_bytes
 from sparkext.rows.row_order import Bound, OrderPart, Rows, compare_to_bound, select_first_rows, split_into_parts
@@ -57,12 +59,8 @@ class TopRows:
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Hold the rows that may be among the first; emit rows if memory is short."""
-        start = 0
-        while start < rows.length:
-            most = budget.next()
+        for piece, most in split_input(rows, self._looked_at, budget):
             started = time.perf_counter()
-            piece = rows.next_piece(start, most.rows, self._looked_at, most.bytes)
-            start += piece.length
             candidates = self._candidates(piece)
             budget.observe(piece.length, 0)
             budget.add_time_since(started)
@@ -134,15 +132,11 @@ class TopRows:
 
     def _emitted(self, batches: Sequence[pa.RecordBatch], budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            start = 0
-            while start < batch.num_rows:
-                most = budget.next()
-                started = time.perf_counter()
-                piece = next(split_by_bytes(batch.slice(start, most.rows), most.bytes))
-                budget.observe(0, piece.num_rows, piece.nbytes)
-                start += piece.num_rows
-                budget.add_time_since(started)
-                yield piece
+            yield from emit_pieces(batch.num_rows, partial(_slice_batch, batch), budget)
+
+
+def _slice_batch(batch: pa.RecordBatch, start: int, most: Budget) -> pa.RecordBatch:
+    return next(split_by_bytes(batch.slice(start, most.rows), most.bytes))
 
 
 def _collect_parts(columns: Iterator[pa.Array], order: Sequence[OrderColumn]) -> list[OrderPart]:
