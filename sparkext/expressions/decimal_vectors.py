@@ -21,9 +21,9 @@ from sparkext.expressions.vectors import (
     Interval,
     Mask,
     Vector,
-    combine_failures,
     combine_known,
     find_extremes,
+    find_zero_divisors,
     intersect_masks,
     unite_masks,
     where_true,
@@ -113,13 +113,8 @@ def compute_decimal_remainder(node: Expression, left: Vector, right: Vector) -> 
 
 
 def _replace_zero_divisors(node: Expression, left: Vector, right: Vector) -> tuple[Vector, Mask, Mask]:
-    """Return a divisor without zeros, and masks of known and failed rows. Spark evaluates the divisor first."""
-    zero = np.asarray(right.data == 0, dtype=np.bool_)
-    divides = right.known if node.checked else intersect_masks(right.known, ~zero)
-    known = intersect_masks(left.known, divides)
-    failed = combine_failures(right.failed, divides, left.failed)
-    if node.checked:
-        failed = unite_masks(failed, intersect_masks(zero, known))
+    """Return a divisor without zeros, and masks of known and failed rows."""
+    zero, known, failed = find_zero_divisors(node, left, right)
     divisor = replace(right, data=np.where(zero, 1, right.data), within=_enclose_values([*right.bounds, 1]))
     return divisor, known, failed
 

@@ -17,6 +17,7 @@ from sparkext.expressions.vectors import (
     combine_failures,
     combine_known,
     dtype_of,
+    find_zero_divisors,
     intersect_masks,
     unite_masks,
 )
@@ -62,13 +63,7 @@ def _fits(node: Expression, bounds: Interval) -> bool:
 
 def divide_numbers(node: Expression, left: Vector, right: Vector) -> Vector:
     """Return quotients of doubles, or remainders of any numbers, with the sign of the dividend."""
-    zero = np.asarray(right.data == 0)
-    # Spark evaluates the divisor first.
-    divides = right.known if node.checked else intersect_masks(right.known, ~zero)
-    known = intersect_masks(left.known, divides)
-    failed = combine_failures(right.failed, divides, left.failed)
-    if node.checked:
-        failed = unite_masks(failed, intersect_masks(zero, known))
+    zero, known, failed = find_zero_divisors(node, left, right)
     if node.op == "/":
         return Vector(np.asarray(left.data / right.data), known, failed)
     if node.number in FLOATS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -21,23 +21,22 @@ from sparkext.expressions.vectors import (
 
 def both_hold(left: Vector, right: Vector) -> Vector:
     """AND: the right operand is evaluated unless the left one is false."""
-    left_decides, right_decides = where_false(left), where_false(right)
-    failed = left.failed if right.failed is None else combine_failures(left.failed, ~left_decides, right.failed)
-    known = intersect_masks(left.known, right.known)
-    if known is not None:
-        known = known | left_decides | right_decides
-        return Vector(np.asarray(~(left_decides | right_decides)), known, failed)
-    return Vector(np.asarray(left.data & right.data), None, failed)
+    is_false, known, failed = _connect(left, right, where_false)
+    return Vector(np.asarray(~is_false), known, failed)
 
 
 def one_holds(left: Vector, right: Vector) -> Vector:
     """OR: the right operand is evaluated unless the left one is true."""
-    left_decides, right_decides = where_true(left), where_true(right)
+    return Vector(*_connect(left, right, where_true))
+
+
+def _connect(left: Vector, right: Vector, decides: Callable[[Vector], BoolArray]) -> tuple[BoolArray, Mask, Mask]:
+    """Return whether an operand decides the result, and masks of known and failed rows."""
+    left_decides, right_decides = decides(left), decides(right)
+    decided = np.asarray(left_decides | right_decides)
     failed = left.failed if right.failed is None else combine_failures(left.failed, ~left_decides, right.failed)
     known = intersect_masks(left.known, right.known)
-    if known is not None:
-        known = known | left_decides | right_decides
-    return Vector(np.asarray(left_decides | right_decides), known, failed)
+    return decided, None if known is None else known | decided, failed
 
 
 def branch(condition: Vector, then: Vector, otherwise: Vector) -> Vector:

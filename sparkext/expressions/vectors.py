@@ -21,6 +21,7 @@ from sparkext.kernels.columns.buffers import unpack_bitmap, unpack_validity, vie
 from sparkext.kernels.keys.decimal_words import halves_of, read_unscaled_digits
 from sparkext.kernels.keys.normalised import decimal_halves
 from sparkext.kernels.runtime.jit import AnyArray
+from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.expressions.number_types import FLOATS, INTEGERS, WORDS, parse_unscaled
 from sparkext.rows.types import arrow_key_type
@@ -101,6 +102,15 @@ def combine_known(args: Sequence[Vector]) -> tuple[Mask, Mask]:
         failed = combine_failures(failed, known, argument.failed)
         known = intersect_masks(known, argument.known)
     return known, failed
+
+
+def find_zero_divisors(node: Expression, left: Vector, right: Vector) -> tuple[BoolArray, Mask, Mask]:
+    """Return which divisors are 0, and masks of known and failed rows. Spark evaluates the divisor first."""
+    zero = np.asarray(right.data == 0, dtype=np.bool_)
+    divides = right.known if node.checked else intersect_masks(right.known, ~zero)
+    known = intersect_masks(left.known, divides)
+    failed = combine_failures(right.failed, divides, left.failed)
+    return zero, known, unite_masks(failed, intersect_masks(zero, known)) if node.checked else failed
 
 
 def dtype_of(kind: KeyType) -> np.dtype[Any]:
