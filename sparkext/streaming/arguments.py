@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -44,11 +43,6 @@ def resolve_join_session(left: Any, right: Any, transform: str, problems: list[s
         )
         return None
     return session
-
-
-def derive_operator_name(kind: str, made_by: str) -> str:
-    """Return the default name of an operator. Operators with equal fingerprints (`made_by`) have equal names."""
-    return f"{kind}-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}"
 
 
 def check_name(name: Any, problems: list[str]) -> None:

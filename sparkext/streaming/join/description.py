@@ -6,14 +6,14 @@ from dataclasses import dataclass, fields
 
 import pyarrow as pa
 
-from sparkext.config import Settings
 from sparkext.engine.worker_task import MemoryShare, WorkerTask
 from sparkext.plans.pipeline.spec import ColumnRef
 from sparkext.plans.shuffle.fragments import LEFT, RIGHT, choose_first_shape
-from sparkext.reports.stream_batches import JoinedBatch, build_metrics_name
+from sparkext.reports.stream_batches import JoinedBatch
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.stream_state import MatchedRows, StoredSide, StreamState
+from sparkext.streaming.stream_operator import StreamOperator
 
 _SIDES = ("left", "right", "matched")
 
@@ -22,16 +22,13 @@ PROGRESS_FIELDS = tuple(told.name for told in fields(JoinedBatch))
 
 
 @dataclass(frozen=True)
-class StreamJoin:
+class StreamJoin(StreamOperator):
     """A join of two streams.
 
-    - `name`: the name of its state; `is_named`: whether the user has chosen it.
-    - `made_by`: a text that describes the join. `token`: distinguishes this join from others with the same description.
     - `sides`: the stored columns of both sides.
     - `keys`: how the columns compared for equality determine buckets, None without such columns.
     - `specs`: the pipelines that look up left rows in the right side, and right rows in the left side. Column numbers
       are those of `sides`.
-    - `partitions`: the number of join tasks per batch.
     - `outputs`: the side and column of each result column.
     - `how`: `inner`, `left` or `semi`. For the latter two, the hidden columns of the left row follow the output of
       `specs`.
@@ -40,24 +37,12 @@ class StreamJoin:
     The right side of an as-of join has an order.
     """
 
-    name: str
-    is_named: bool
-    made_by: str
-    token: str
     sides: tuple[StoredSide, StoredSide]
     keys: tuple[Partitioning, Partitioning] | None
     specs: tuple[str, ...]
     output_schema: pa.Schema
-    partitions: int
-    settings: Settings
-    tasks_sharing: int | None
     outputs: tuple[ColumnRef, ...]
     how: str = "inner"
-
-    @property
-    def metrics(self) -> str:
-        """The name of its observed metrics. Spark rejects duplicates; `StreamState.claim` gives a clearer error."""
-        return build_metrics_name(self.name, self.is_named, self.token)
 
     @property
     def is_as_of(self) -> bool:
@@ -106,4 +91,4 @@ class StreamTask(WorkerTask):
     @property
     def share(self) -> MemoryShare:
         """The memory share of the join."""
-        return MemoryShare(self.join.settings, self.join.tasks_sharing)
+        return self.join.share

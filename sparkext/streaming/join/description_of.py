@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 from functools import partial
 
@@ -17,9 +16,9 @@ from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.types import arrow_key_type
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.spark.arrow import arrow_schema
-from sparkext.streaming.arguments import derive_operator_name
 from sparkext.streaming.join.description import StreamJoin
 from sparkext.streaming.state.stream_state import StoredSide
+from sparkext.streaming.stream_operator import identify_operator
 
 
 def describe_join(
@@ -31,7 +30,7 @@ def describe_join(
     made_by: str,
     name: str | None = None,
 ) -> StreamJoin:
-    """Return the description of a join that is sent to its tasks. `made_by` is its fingerprint, see `StreamJoin`."""
+    """Return the description of a join that is sent to its tasks; for `made_by` see `StreamOperator`."""
     from pyspark.sql.types import StructType
 
     outputs = tuple(output.ref for output in resolved.outputs)
@@ -41,17 +40,14 @@ def describe_join(
         else _plan_candidate_lookup(resolved.spec, sides)
     )
     return StreamJoin(
-        name or derive_operator_name("join", made_by),
-        name is not None,
-        made_by,
-        uuid.uuid4().hex,
+        *identify_operator("join", made_by, name),
+        partitions,
+        settings,
+        tasks_sharing,
         sides,
         _create_key_partitionings(resolved, settings),
         tuple(spec.to_json() for spec in specs),
         arrow_schema(StructType([output.field for output in resolved.outputs])),
-        partitions,
-        settings,
-        tasks_sharing,
         outputs,
         resolved.spec.how,
     )

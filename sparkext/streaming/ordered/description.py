@@ -13,15 +13,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from sparkext.config import Settings
 from sparkext.engine.worker_task import MemoryShare, WorkerTask
+from sparkext.kernels.columns.buffers import Int32Array
 from sparkext.kernels.columns.row_ids import RowIds
-from sparkext.kernels.shuffle.partition import Int32Array
 from sparkext.memory.probes import Tasks
 from sparkext.plans.shuffle.fragments import GridShape
 from sparkext.plans.streams.bucket_rows import BucketRows
 from sparkext.plans.streams.order_table import BUCKETS, SPLIT, OrderTable, draw_order_table, plan_next_table
-from sparkext.reports.stream_batches import OrderedBatch, build_metrics_name
+from sparkext.reports.stream_batches import OrderedBatch
 from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.time_order import TimeOrder
 from sparkext.shuffle.partitioning import Partitioning, homes_of
@@ -29,6 +28,7 @@ from sparkext.streaming.ordered.key_states import KeyStates
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.nearest_order import NearestOrder
 from sparkext.streaming.state.stream_state import StoredSide, StreamState
+from sparkext.streaming.stream_operator import StreamOperator
 
 ROWS, STATES = range(2)
 """The sides of the state: rows that wait for the watermark, and the states of operator keys."""
@@ -90,10 +90,9 @@ def append_key(results: pa.Table, rank: np.int64, bucket: np.uint16) -> pa.Table
 
 
 @dataclass(frozen=True)
-class OrderedRows:
+class OrderedRows(StreamOperator):
     """The ordering of a DataFrame's rows.
 
-    - `name`, `is_named`, `made_by` and `token` are as in `StreamJoin`.
     - `rows`: the columns of the input, followed by `BUCKET_FIELDS`.
     - `order_keys`, `operator_keys`: the columns that determine the buckets. Without operator keys, the fingerprint of a
       row determines its operator bucket.
@@ -103,16 +102,11 @@ class OrderedRows:
     - `operator`: computes the results; None if the results are the input rows.
     - `result_schema`: the columns of the results, which are the first columns of the input unless there is an operator.
     - `result_order`: the order in which results are merged.
-    - `partitions`: the number of tasks of each type.
     - `table`: the routing table of a stream's first batch; later batches may have other tables.
     - `splits`: whether order keys may be split.
     - `keeps_late`: whether late rows are emitted, with a mark.
     """
 
-    name: str
-    is_named: bool
-    made_by: str
-    token: str
     is_stream: bool
     rows: StoredSide
     order_keys: Partitioning
@@ -123,17 +117,9 @@ class OrderedRows:
     operator: KeyedOperator | None
     result_schema: pa.Schema
     result_order: TimeOrder
-    partitions: int
     table: OrderTable
     splits: bool
     keeps_late: bool
-    settings: Settings
-    tasks_sharing: int | None
-
-    @property
-    def metrics(self) -> str:
-        """The name of its observed metrics."""
-        return build_metrics_name(self.name, self.is_named, self.token)
 
     def buckets_of(self, keys: int) -> Int32Array:
         """Return the buckets of the keys from 0 to `keys` - 1: int32[keys]."""
@@ -230,7 +216,7 @@ class OrderedTask(WorkerTask):
     @property
     def share(self) -> MemoryShare:
         """The memory share of the operator."""
-        return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
+        return self.ordered.share
 
 
 class Writers:

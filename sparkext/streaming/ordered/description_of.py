@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,9 +14,9 @@ from sparkext.rows.time_order import TimeOrder
 from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.spark.arrow import arrow_schema
-from sparkext.streaming.arguments import derive_operator_name
 from sparkext.streaming.ordered.description import BUCKET_FIELDS, KeyedOperator, OrderedRows
 from sparkext.streaming.state.stream_state import StoredSide
+from sparkext.streaming.stream_operator import identify_operator
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -70,10 +69,10 @@ def describe_order(
     of = f"{frame.schema.simpleString()} by {columns.time}, {columns.orders}, {columns.operators}, {columns.ties}"
     made_by = f"rows in order, {of}, {'as they are' if apply is None else apply.made_by}"
     return OrderedRows(
-        name=name or derive_operator_name("ordered", made_by),
-        is_named=name is not None,
-        made_by=made_by,
-        token=uuid.uuid4().hex,
+        *identify_operator("ordered", made_by, name),
+        table.partitions,
+        settings,
+        tasks_sharing,
         is_stream=is_stream,
         rows=StoredSide(
             pa.schema([*rows, *BUCKET_FIELDS]), columns.time if is_stream else None, 0 if is_stream else None
@@ -86,12 +85,9 @@ def describe_order(
         operator=None if apply is None else apply.operator,
         result_schema=results,
         result_order=result_order,
-        partitions=table.partitions,
         table=table,
         splits=splits,
         keeps_late=keeps_late,
-        settings=settings,
-        tasks_sharing=tasks_sharing,
     )
 
 
