@@ -233,6 +233,9 @@ def test_full_joins_without_an_equality_have_owners(tables: SparkSession) -> Non
         assert_declined(refused, why)
 
 
+HOSTILE = {"spark_sparkext_debug_partitions": "random", "spark_sparkext_morsel_maxRows": "7"}
+
+
 @pytest.mark.reduced("pairs", reason="ten queries each; keys, kinds and ways meet in pairs")
 @pytest.mark.parametrize("way", ["always", "never"])
 @pytest.mark.parametrize("kind", ["full", "right"])
@@ -242,13 +245,11 @@ def test_conditions_of_full_joins(tables: SparkSession, kind: str, key: str, way
     with configured(tables, spark_sparkext_partitioned=way):
         for condition in ("a % 3 > 0", "b % 5 <> 2", "a % 60 <> b", "(a + b) % 3 = 1 AND a > 9", "a % 60 > b"):
             both = f"{key} AND {condition}"
-            out = assert_like_spark(tables, lambda both=both: joined(tables, kind, both))
-            assert_pipelined(out, 1)
-            with configured(tables, spark_sparkext_debug_partitions="random", spark_sparkext_morsel_maxRows=7):
-                few = assert_like_spark(
-                    tables, lambda both=both: joined(tables, kind, both, left="(SELECT * FROM l WHERE a < 300)")
-                )
-                assert_pipelined(few, 1)
+            for settings, rows in ({}, 1200), (HOSTILE, 300):
+                left = f"(SELECT * FROM l WHERE a < {rows})"
+                with configured(tables, **settings):
+                    out = assert_like_spark(tables, lambda both=both, left=left: joined(tables, kind, both, left=left))
+                    assert_pipelined(out, 1)
 
 
 def test_chains_of_joins_without_an_equality(tables: SparkSession) -> None:
