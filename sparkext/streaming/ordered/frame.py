@@ -59,18 +59,18 @@ def create_order_frame(
         keeps_late=late is not None,
         name=name,
     )
-    keys = None if apply is None else apply.operator.keys
-    if keys is not None:  # they are remainders of a hash, so they have similar numbers of rows
-        ordered = replace(ordered, table=distribute_keys(partitions, ordered.buckets_of(keys).tolist()))
+    if apply is not None and (count := apply.operator.keys) is not None:
+        # Keys are remainders of a hash, so they have similar numbers of rows.
+        ordered = replace(ordered, table=distribute_keys(partitions, ordered.buckets_of(count).tolist()))
     elif not frame.isStreaming:
         ordered = replace(ordered, table=_assign_buckets(columns, ordered))
     if frame.isStreaming:
         report_checkpoints(session)
-    partition_keys = find_partition_keys(partitions)
-    blocks = map_in_arrow(frame, OrderedSendTask(ordered, partition_keys), DDL)
+    keys = find_partition_keys(partitions)
+    blocks = map_in_arrow(frame, OrderedSendTask(ordered, keys), DDL)
     if frame.isStreaming:
         tick = create_ticks(frame, frame.columns[columns.time])
-        blocks = blocks.unionAll(map_in_arrow(tick, OrderedSendTask(ordered, partition_keys), DDL))
+        blocks = blocks.unionAll(map_in_arrow(tick, OrderedSendTask(ordered, keys), DDL))
     arrived = blocks.repartition(partitions, "partition")
     fields = list(frame.schema.fields[: columns.width] if apply is None else apply.schema.fields)
     emitted = _add_late_column(fields, frame.schema.fields[: columns.width], late)
@@ -78,9 +78,7 @@ def create_order_frame(
     places = [name_column(number) for number in range(len(emitted))]
     out = run_in_workers(arrived, WholeKeysTask(ordered), everything)
     if splits:
-        results = run_in_workers(arrived, SplitKeysTask(ordered, partition_keys), MERGED_DDL).repartition(
-            partitions, "partition"
-        )
+        results = run_in_workers(arrived, SplitKeysTask(ordered, keys), MERGED_DDL).repartition(partitions, "partition")
         out = out.unionAll(run_in_workers(results, MergeTask(ordered), everything))
     out = remove_progress_rows(
         out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None
