@@ -14,10 +14,6 @@ from sparkext.kernels.groups.group_rows import GroupRows, SeenGroups, ValueCount
 class GroupSums(Protocol):
     """Sums of values, group by group."""
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-
     def add(self, rows: GroupRows, values: pa.Array) -> None:
         """Add the values that are not null."""
 
