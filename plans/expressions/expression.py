@@ -124,6 +124,10 @@ class Expression:
         """Return the hash, computed once: lists may be long, and trees deep."""
         return self._hash
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields without the hash: texts have other hashes in other processes."""
+        return {name: value for name, value in vars(self).items() if name != "_hash"}
+
     @cached_property
     def _hash(self) -> int:
         return hash((self.op, self.type, self.args, self.checked, self.source, self.column, self.text, self.texts))
@@ -297,15 +301,3 @@ def parse_expression(data: Mapping[str, Any]) -> Expression:
         return Expression(op, key_type, text=data["text"])
     arguments = tuple(parse_expression(argument) for argument in data["args"])
     return Expression(op, key_type, arguments, data.get("checked", False), texts=tuple(data.get("list", ())))
-
-
-def render_expression(node: Expression) -> dict[str, Any]:
-    """Write the JSON form; `parse_expression` reads it back."""
-    data = {"op": node.op, "type": None if node.type is None else str(node.type)}
-    if node.op == "column":
-        return {**data, "source": node.source, "column": node.column}
-    if node.op == "literal":
-        return {**data, "text": node.text}
-    listed = {"list": list(node.texts)} if node.texts else {}
-    checked = {"checked": True} if node.checked else {}
-    return {**data, "args": [render_expression(argument) for argument in node.args], **listed, **checked}

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkext.plans.expressions.evaluators import ARROW
-from sparkext.plans.expressions.expression import Expression, parse_expression, render_expression
+from sparkext.plans.expressions.expression import Expression, parse_expression
 from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES
 from sparkext.plans.expressions.number_types import FLOATS, INTEGERS
 
@@ -131,23 +131,6 @@ def parse_aggregation(data: Mapping[str, Any]) -> Aggregation:
         ),
         data.get("whole", False),
     )
-
-
-def render_aggregation(aggregation: Aggregation) -> dict[str, Any]:
-    """Write the JSON form; `parse_aggregation` reads it back."""
-    return {
-        "keys": [render_expression(key) for key in aggregation.keys],
-        "calls": [
-            {
-                "function": call.function,
-                "argument": None if call.argument is None else render_expression(call.argument),
-                "checked": call.checked,
-                "ignore_nulls": call.ignore_nulls,
-            }
-            for call in aggregation.calls
-        ],
-        "whole": aggregation.whole,
-    }
 
 
 def _name(expression: Expression) -> str:

@@ -1,6 +1,6 @@
 """A pipeline as plain data: its joins in order, their keys, and the source of every output column.
 
-The driver writes a spec and ships it to workers as JSON; they interpret it.
+The driver sends a spec to workers, which interpret it: pickled by Python, as JSON by the JVM.
 
 Sources are numbered: source 0 is the probe side, source k the build side of join k - 1. A column reference names a
 source and a column's position in it. The key column of a full outer join with USING is taken from either side, which
@@ -9,15 +9,14 @@ source and a column's position in it. The key column of a full outer join with U
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sparkext.plans.expressions.evaluators import ARROW, COMPILED
-from sparkext.plans.expressions.expression import Expression, parse_expression, render_expression
-from sparkext.plans.pipeline.aggregates import Aggregation, parse_aggregation, render_aggregation
-from sparkext.plans.pipeline.theta import PythonPredicate, Theta, parse_theta, render_theta
+from sparkext.plans.expressions.expression import Expression, parse_expression
+from sparkext.plans.pipeline.aggregates import Aggregation, parse_aggregation
+from sparkext.plans.pipeline.theta import PythonPredicate, Theta
 from sparkext.plans.pipeline.top import Top, parse_top
 
 SPEC_VERSION = 1
@@ -265,22 +264,10 @@ class PipelineSpec:
         for number, join in enumerate(self.joins, 1):
             yield from join.references(number)
 
-    def to_json(self) -> str:
-        """Serialise; `from_json` reads it back."""
-        data = {"version": SPEC_VERSION, **asdict(self)}
-        for join, written in zip(self.joins, data["joins"], strict=True):
-            written["condition"] = None if join.condition is None else render_expression(join.condition)
-            written["theta"] = None if join.theta is None else render_theta(join.theta)
-            written["guard"] = None if join.guard is None else render_expression(join.guard)
-        data["filter"] = None if self.filter is None else render_expression(self.filter)
-        data["aggregations"] = [render_aggregation(one) for one in self.aggregations]
-        return json.dumps(data)
-
     @classmethod
-    def from_json(cls, text: str) -> PipelineSpec:
-        """Read what `to_json` wrote. Raises `ValueError` for another version."""
-        data = json.loads(text)
-        version = data.pop("version", None)
+    def from_data(cls, data: Mapping[str, Any]) -> PipelineSpec:
+        """Read the JSON form, which the JVM writes. Raises `ValueError` for another version."""
+        version = data.get("version")
         if version != SPEC_VERSION:
             raise ValueError(f"pipeline spec of version {version}, expected {SPEC_VERSION}")
         return cls(
@@ -315,7 +302,7 @@ def _parse_join(data: Mapping[str, Any]) -> JoinSpec:
         None if condition is None else parse_expression(condition),
         ranges,
         None if as_of is None else AsOf(**{**as_of, "probe": _parse_reference(as_of["probe"])}),
-        None if theta is None else parse_theta(theta),
+        None if theta is None else parse_expression(theta),
         data.get("probe_ordered", False),
         None if guard is None else parse_expression(guard),
     )

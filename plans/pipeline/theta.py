@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from sparkext.plans.expressions.expression import Expression, parse_expression, render_expression
+from sparkext.plans.expressions.expression import Expression
 
 
 @dataclass(frozen=True)
@@ -44,20 +42,3 @@ class PythonPredicate:
 
 
 Theta = Expression | PythonPredicate
-
-
-def parse_theta(data: Mapping[str, Any]) -> Theta:
-    """Read the JSON form. Raises `ValueError`."""
-    if "pickled" not in data:
-        return parse_expression(data)
-    left, right = (tuple(NamedColumn(**column) for column in data[side]) for side in ("left", "right"))
-    return PythonPredicate(data["pickled"], left, right, data["exchanged"])
-
-
-def render_theta(theta: Theta) -> dict[str, Any]:
-    """Write the JSON form; `parse_theta` reads it back."""
-    if isinstance(theta, Expression):
-        return render_expression(theta)
-    sides = {"left": theta.left, "right": theta.right}
-    told = {"pickled": theta.pickled, "exchanged": theta.exchanged}
-    return {**told, **{side: [vars(column) for column in sides[side]] for side in sides}}

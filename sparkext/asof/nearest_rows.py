@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.kernels.columns.buffers import Int64Array
-from sparkext.plans.pipeline.spec import PROBE, PipelineSpec
+from sparkext.plans.pipeline.spec import PROBE
 from sparkext.plans.shuffle.fragments import LEFT, RIGHT
 from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.times import convert_to_microseconds
@@ -33,7 +33,7 @@ class NearestRows:
     def __init__(self, join: StreamJoin, lookup: RunLookup, left: list[RunRows], right: list[RunRows]) -> None:
         """Bind the runs of both sides."""
         self._join, self._lookup, self._left, self._right = join, lookup, left, right
-        self._spec = PipelineSpec.from_json(join.specs[0])
+        self._spec = join.specs[0]
         [step] = self._spec.joins
         order = join.sides[RIGHT].order
         assert step.as_of is not None and order is not None, "as it is an as-of join"

@@ -24,7 +24,7 @@ class BuildSideTask(ConfiguredTask):
     sources of all joins, None if unknown in advance. `made`: the source of the derived probe side, if there is one.
     """
 
-    spec_json: str
+    spec: PipelineSpec
     number: int
     sources: tuple[BuildSource | None, ...]
     made: BuildSource | None = None
@@ -35,9 +35,8 @@ class BuildSideTask(ConfiguredTask):
             yield pa.RecordBatch.from_arrays([pa.array([self._try_build()], pa.string())], names=["c0"])
 
     def _try_build(self) -> str:
-        spec = PipelineSpec.from_json(self.spec_json)
         try:
-            plan_requested_sides(spec, self.sources, self.made, self.settings)[self.number].open()
+            plan_requested_sides(self.spec, self.sources, self.made, self.settings)[self.number].open()
         except BuildSideTooLargeError as error:
             return str(error)
         return ""

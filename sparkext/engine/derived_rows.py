@@ -112,12 +112,11 @@ class DerivedRows(CachedRows):
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
         **CachedRows.NOT_IN_FINGERPRINT,
-        "spec_json": "all of its content is covered, except labels",
         "parts": "the division of work: rows are in the order of the files, which are covered",
         "settings": "how rows are derived; recipes, which are covered, have the settings of indexes",
     }
 
-    spec_json: str
+    spec: PipelineSpec
     scan: ParquetScan
     parts: tuple[tuple[Split, ...], ...]
     sources: tuple[BuildSource, ...]
@@ -132,19 +131,18 @@ class DerivedRows(CachedRows):
 
     def digest(self) -> str:
         """Return a fingerprint of the plan and of all files below it in their current versions."""
-        spec = self._spec()
         files = [replace(split, length=_WHOLE_FILE) for split in self._splits() if split.start == 0]
         identities = self.scan.identities(split.path for split in files)
-        return fingerprint_of(self, spec, self._recipes(spec), files, identities)
+        return fingerprint_of(self, self._recipes(), files, identities)
 
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Run the pipeline over all parts."""
-        own = self._spec()
+        own = self.spec
         droppings = self.open_reductions()
         spec, order = append_drops(own, tuple(drop.join for drop, _ in droppings))
         builds = [
             open_source(source, recipe, number)
-            for number, (source, recipe) in enumerate(zip(self.sources, self._recipes(own), strict=True))
+            for number, (source, recipe) in enumerate(zip(self.sources, self._recipes(), strict=True))
         ]
         made_by = [line for build in builds for line in build.info.made_by]
         builds += [build for _, build in droppings]
@@ -207,11 +205,8 @@ class DerivedRows(CachedRows):
             parts[-1].append(split)
         return parts
 
-    def _spec(self) -> PipelineSpec:
-        return PipelineSpec.from_json(self.spec_json)
-
-    def _recipes(self, spec: PipelineSpec) -> list[IndexRecipe]:
-        return derive_index_recipes(spec, self.settings.debug_hash_mask)
+    def _recipes(self) -> list[IndexRecipe]:
+        return derive_index_recipes(self.spec, self.settings.debug_hash_mask)
 
     def _pipeline(self, operators: Sequence[Operator], sink: Sink, metrics: TaskMetrics) -> Pipeline:
         resources = Resources(process_probe().headroom, lambda limit: self.threads)

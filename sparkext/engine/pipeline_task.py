@@ -46,7 +46,7 @@ class PipelineTask(ConfiguredTask):
     the exchange have no source. `leaving`: how to partition outgoing rows, if the result goes to other tasks.
     """
 
-    spec_json: str
+    spec: PipelineSpec
     sources: tuple[BuildSource | None, ...]
     output_schema: pa.Schema
     reporter: TaskReporter
@@ -71,8 +71,8 @@ class PipelineTask(ConfiguredTask):
     def _joined(
         self, batches: Iterable[pa.RecordBatch], tasks: Tasks, partition: Partition | None
     ) -> Iterator[pa.RecordBatch]:
-        spec = PipelineSpec.from_json(self.spec_json)
-        sides = self.open(spec)
+        spec = self.spec
+        sides = self.open()
         if partition is not None:
             sides.update(
                 partition.build_sides(dict(enumerate(derive_index_recipes(spec, self.settings.debug_hash_mask))))
@@ -103,12 +103,12 @@ class PipelineTask(ConfiguredTask):
             return RowBatches(batches, spec, self.settings.morsel_max_rows)
         return ScannedSplits(self.scan, self._splits(batches), spec, builds)
 
-    def open(self, spec: PipelineSpec) -> dict[int, BuildSide]:
+    def open(self) -> dict[int, BuildSide]:
         """Open all build sides that have a source, by join number, and the derived probe side, if there is one.
 
         Tasks start with different build sides, so workers that start together build different indexes.
         """
-        asked = [*plan_requested_sides(spec, self.sources, self.made, self.settings).values()]
+        asked = [*plan_requested_sides(self.spec, self.sources, self.made, self.settings).values()]
         first = task_id().partition % max(1, len(asked))
         sides = {side.number: side.open() for side in asked[first:] + asked[:first]}
         if not all(side.reused for side in sides.values()):

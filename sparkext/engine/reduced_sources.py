@@ -97,10 +97,9 @@ def _reduce_source(
     pipeline = _as_derived_rows(source, settings) if isinstance(source, ScannedFiles) and droppings else source
     if not isinstance(whole, CachedRows) or not isinstance(pipeline, DerivedRows):
         return whole
-    spec = PipelineSpec.from_json(pipeline.spec_json)
     found = []
     for columns, join, given in droppings:
-        places = trace_columns(spec, pipeline.projection, columns)
+        places = trace_columns(pipeline.spec, pipeline.projection, columns)
         if places is not None:
             found.append(SemiJoinReduction(_create_semi_join(join, places), given))
     if not found:
@@ -113,7 +112,7 @@ def reduce_inputs(source: BuildSource, settings: Settings) -> BuildSource:
     """Return a derived build side whose own build sides are reduced; any other source unchanged."""
     if not isinstance(source, DerivedRows):
         return source
-    spec, _ = append_drops(PipelineSpec.from_json(source.spec_json), tuple(drop.join for drop in source.dropping))
+    spec, _ = append_drops(source.spec, tuple(drop.join for drop in source.dropping))
     below = reduce_sources(spec, [*source.sources, *(drop.source for drop in source.dropping)], settings)
     known = tuple(one for one in below[: len(source.sources)] if one is not None)
     return replace(source, sources=known)
@@ -139,7 +138,7 @@ def _as_derived_rows(scanned: ScannedFiles, settings: Settings) -> DerivedRows:
         (part,) for split in scanned.splits for part in _split_by_bytes(split, _length(scanned, split), limit)
     )
     limits = (settings, scanned.max_bytes, scanned.cache_bytes, scanned.threads)
-    return DerivedRows(spec.to_json(), scan, parts, (), schema, Projection(None, kept), schema, *limits)
+    return DerivedRows(spec, scan, parts, (), schema, Projection(None, kept), schema, *limits)
 
 
 def _split_by_bytes(split: Split, length: int, limit: int) -> list[Split]:
@@ -182,7 +181,7 @@ def _is_selective(source: BuildSource | None) -> bool:
         return _tests_values(source.scan.spec.filter)
     if not isinstance(source, DerivedRows):
         return False
-    spec = PipelineSpec.from_json(source.spec_json)
+    spec = source.spec
     has_tests = spec.filter is not None or source.projection.filter is not None
     dropping = [
         below for join, below in zip(spec.joins, source.sources, strict=True) if join.how in ("inner", "semi", "anti")
@@ -195,7 +194,7 @@ def _may_fail(source: BuildSource | None) -> bool:
         return _may_fail(source.source)
     if not isinstance(source, DerivedRows):
         return False
-    spec = PipelineSpec.from_json(source.spec_json)
+    spec = source.spec
     computed = [expression for one in spec.aggregations for expression in one.expressions()]
     computed += [test for test in (spec.filter, source.projection.filter) if test is not None]
     computed += source.projection.columns

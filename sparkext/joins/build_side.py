@@ -72,7 +72,7 @@ class DriverBuildSide:
         picked = [self.made_by.outputs[position] for position in positions or (0,)]
         schema = arrow_schema(StructType([output.field for output in picked]))
         return DerivedRows(
-            replace(self.made_by.spec, outputs=tuple(output.ref for output in picked)).to_json(),
+            replace(self.made_by.spec, outputs=tuple(output.ref for output in picked)),
             files.scan(read, settings.morsel_max_rows),
             self.made_by.scan.parts,
             tuple(source for source in self.made_by.sources if source is not None),  # over files, no source is None

@@ -101,7 +101,7 @@ class Lineage:
         address_space.check_setting(lambda key: self.input.sparkSession.conf.get(key, None))
         schema = StructType([output.field for output in self.outputs])
         task = PipelineTask(
-            self.spec.to_json(),
+            self.spec,
             self.sources,
             arrow_schema(schema),
             self.reporter,

@@ -17,7 +17,6 @@ from sparkext.engine.pipeline_task import PipelineTask, read_peak_rss
 from sparkext.engine.sources.streamed_blocks import BucketClock, StreamedBlocks, read_received
 from sparkext.engine.worker_task import MemoryShare, WorkerTask, task_id
 from sparkext.memory.probes import Tasks
-from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics, append_metrics
 from sparkext.shuffle.packed_rows import RowUnpacker
 from sparkext.shuffle.received_partition import FileRows, Partition, PartitionSchemas
@@ -46,8 +45,8 @@ class StreamedPartitionTask(WorkerTask):
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
-        spec, settings = PipelineSpec.from_json(self.task.spec_json), self.task.settings
-        whole = self.task.open(spec)
+        spec, settings = self.task.spec, self.task.settings
+        whole = self.task.open()
         resources = replace(Resources.of_this_task(tasks), cores=1)  # bucket costs are CPU times of one thread
         clock = BucketClock(TaskFiles(self.streamed.run))
         rows = RowUnpacker(self.schemas.probe)

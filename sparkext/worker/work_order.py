@@ -29,6 +29,7 @@ from sparkext.partitioned.streamed_partition_task import StreamedPartitionTask
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.projection import parse_projection
 from sparkext.plans.pipeline.scan import ScanSpec, Split
+from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.reports.reporters import FileReporter
 from sparkext.rows.types import arrow_key_type
@@ -73,7 +74,7 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedPartitionTask, StructT
     sharing = order.get("tasks_sharing")
     leaving = order.get("leaving")
     task = PipelineTask(
-        json.dumps(order["spec"]),
+        PipelineSpec.from_data(order["spec"]),
         tuple(None if build is None else _parse_source(build, settings, sharing) for build in order["builds"]),
         arrow_schema(output if leaving is None else _parse_schema(leaving["schema"])),
         FileReporter(order["run"]),
@@ -106,9 +107,8 @@ def build(order_json: str) -> tuple[BuildSideTask, StructType]:
     sharing = order.get("tasks_sharing")
     sources = tuple(None if one is None else _parse_source(one, settings, sharing) for one in order["builds"])
     made = _parse_source(order["made"], settings, sharing) if "made" in order else None
-    task = BuildSideTask(
-        json.dumps(order["spec"]), order["number"], sources, made, settings=settings, tasks_sharing=sharing
-    )
+    spec = PipelineSpec.from_data(order["spec"])
+    task = BuildSideTask(spec, order["number"], sources, made, settings=settings, tasks_sharing=sharing)
     return task, _parse_schema(order["output"])
 
 
@@ -149,7 +149,7 @@ def _parse_source(build: dict[str, Any], settings: Settings, tasks_sharing: int 
         return ScannedFiles(scan, _parse_splits(build["splits"]), max_bytes, cache_bytes, threads)
     made = build["pipeline"]
     return DerivedRows(
-        json.dumps(made["spec"]),
+        PipelineSpec.from_data(made["spec"]),
         scan,
         tuple(map(_parse_splits, made["parts"])),
         tuple(_parse_source(below, settings, tasks_sharing) for below in made["builds"]),

@@ -632,9 +632,7 @@ def task(left: DataFrame, right: DataFrame) -> Iterator[tuple[DataFrame, Pipelin
     schema = arrow_schema(out.schema)
     yield (
         left,
-        PipelineTask(
-            lineage.spec.to_json(), lineage.sources, schema, lineage.reporter, settings=settings, tasks_sharing=2
-        ),
+        PipelineTask(lineage.spec, lineage.sources, schema, lineage.reporter, settings=settings, tasks_sharing=2),
     )
 
 

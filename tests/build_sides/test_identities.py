@@ -100,7 +100,7 @@ def pipelined(folder: Path) -> DerivedRows:
     parts = ((Split(path, cut, WHOLE, ()),), (Split(path, 0, cut, ()),))
     integers = pa.schema([(f"c{number}", pa.int64()) for number in range(3)])
     return DerivedRows(
-        spec.to_json(),
+        spec,
         scan_of(),
         parts,
         (scanned(folder),),
@@ -180,10 +180,6 @@ SAMPLES: dict[type, list[Callable[[Path], Any]]] = {
 # --- changed values of a field ---
 
 
-def other_spec(text: str) -> list[str]:
-    return [spec.to_json() for _, spec in changes(PipelineSpec.from_json(text))]
-
-
 def other_parts(parts: tuple[tuple[Split, ...], ...]) -> list[Any]:
     """Return the same files with other partitions, and another file."""
     splits = sorted((split for part in parts for split in part), key=lambda split: split.start)
@@ -205,9 +201,7 @@ def others_of(value: Any) -> Callable[[Any], list[Any]]:
 COLUMN = Expression("column", INT)
 TEST = condition("<", COLUMN, literal("1", INT))
 OTHERS: dict[tuple[type, str], Callable[[Any], list[Any]]] = {
-    (DerivedRows, "spec_json"): other_spec,
     (DerivedRows, "parts"): other_parts,
-    (ReducedRows, "spec_json"): other_spec,
     (ReducedRows, "parts"): other_parts,
     (RunRows, "rows"): other_places,
     (Settings, "memory_fraction"): others_of(0.25),

@@ -94,9 +94,7 @@ def pipeline(
     settings = read_settings({f"spark.sparkext.{name.replace('_', '.')}": str(v) for name, v in given.items()}.get, {})
     several = aggregations if isinstance(aggregations, tuple) else (aggregations,)
     spec = PipelineSpec(3, (), (), filter=kept, aggregations=several)
-    return create_pipeline(
-        PipelineSpec.from_json(spec.to_json()), [], schema, settings, Resources(headroom, cores=cores)
-    )
+    return create_pipeline(spec, [], schema, settings, Resources(headroom, cores=cores))
 
 
 def parts_of(made: Pipeline, batch: pa.RecordBatch, most: int = 100) -> list[tuple[object, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -181,7 +182,7 @@ class Case:
         return batches_of(columns, total, cuts, [pa.int64(), pa.string(), *TYPES])
 
     def pipeline(self, with_settings: Settings = DEFAULTS, headroom: Headroom = HEADROOMS["unknown"]) -> Pipeline:
-        spec = PipelineSpec.from_json(self.spec.to_json())
+        spec = pickle.loads(pickle.dumps(self.spec))
         return create_pipeline(spec, self.builds, self.schema, with_settings, Resources(headroom))
 
     def check(

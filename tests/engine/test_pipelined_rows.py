@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -69,7 +68,7 @@ def source_of(
     below, dims = scan_of(DIMS, tmp_path / "dims")
     build = ScannedFiles(below, (dims.split(0, 2**62),), 1 << 30, 1 << 30, 1)
     return DerivedRows(
-        spec.to_json(),
+        spec,
         scan,
         tuple(plan_splits([file], parts, 1 << 40, 1)),
         tuple(build for _ in spec.joins),
@@ -150,7 +149,7 @@ def test_one_row_budgets(tmp_path: Path) -> None:
 def test_pipelines_of_pipelines(tmp_path: Path) -> None:
     table = facts(400, 5, 0.1)
     inner = source_of(tmp_path, table, JOINED, Projection(None, KEPT))
-    outer = replace(inner, sources=(replace(inner, spec_json=JOINED.to_json()),))
+    outer = replace(inner, sources=(replace(inner, spec=JOINED),))
     rows = list(zip(*(values.to_pylist() for values in table.columns), strict=True))
     assert rows_of(outer) == Counter((k, v, other) for k, v in rows for key, other, _ in joined(table) if k == key)
 
@@ -160,14 +159,13 @@ def test_an_index_is_kept_until_a_file_below_changes(tmp_path: Path) -> None:
     recipe = derive_index_recipe(JOINED, 0, -1)
     assert not source.open(recipe).reused
     assert source.open(recipe).reused
-    labelled = json.loads(source.spec_json)
-    labelled["joins"][0]["label"] = "another wording"
+    labelled = replace(JOINED, joins=(replace(JOINED.joins[0], label="another wording"),))
     (whole,) = ((split,) for split in plan_splits([scan_of(DIMS, tmp_path / "facts")[1]], 1, 1 << 40, 1)[0])
-    same = replace(source, spec_json=json.dumps(labelled), parts=(whole,))
+    same = replace(source, spec=labelled, parts=(whole,))
     assert same.digest() == source.digest()
     others = {
         replace(source, projection=Projection(None, (KEPT[1], KEPT[1], KEPT[2]))).digest(),
-        replace(source, spec_json=replace(JOINED, outputs=(OUTPUTS[1], *OUTPUTS[1:])).to_json()).digest(),
+        replace(source, spec=replace(JOINED, outputs=(OUTPUTS[1], *OUTPUTS[1:]))).digest(),
         source.digest(),
     }
     for name in ("dims", "facts"):

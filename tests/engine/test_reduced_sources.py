@@ -90,7 +90,7 @@ def answered(
             for at, ref in enumerate(spec.outputs)
         ]
     )
-    task = PipelineTask(spec.to_json(), sources, schema, reported, settings=settings, tasks_sharing=1)
+    task = PipelineTask(spec, sources, schema, reported, settings=settings, tasks_sharing=1)
     batches = task(pa.RecordBatch.from_arrays(batch.columns, schema=integers(2)) for batch in probe.to_batches(500))
     found = Counter(row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
     return found, [index["build_rows"] for index in reported.metrics.indexes]
@@ -124,9 +124,7 @@ def pipelined(facts: ScannedFiles, dims: ScannedFiles, spec: PipelineSpec) -> De
     parts = ((replace(facts.splits[0], length=20_000),), (replace(facts.splits[0], start=20_000),))
     limits = (SETTINGS, 1 << 30, 1 << 30, 2)
     sources = (dims,) * len(spec.joins)
-    return DerivedRows(
-        spec.to_json(), facts.scan, parts, sources, integers(3), Projection(None, kept), integers(3), *limits
-    )
+    return DerivedRows(spec, facts.scan, parts, sources, integers(3), Projection(None, kept), integers(3), *limits)
 
 
 def test_pipelines_drop_within(tmp_path: Path) -> None:

@@ -51,9 +51,7 @@ def pipeline(
 ) -> Pipeline:
     settings = read_settings({f"spark.sparkext.{name.replace('_', '.')}": str(v) for name, v in given.items()}.get, {})
     spec = PipelineSpec(4, (), tuple(ColumnRef(0, column) for column in range(4)), top=top)
-    return create_pipeline(
-        PipelineSpec.from_json(spec.to_json()), [], schema, settings, Resources(headroom, cores=cores)
-    )
+    return create_pipeline(spec, [], schema, settings, Resources(headroom, cores=cores))
 
 
 def emitted(made: Pipeline, batch: pa.RecordBatch, most: int = 100) -> list[pa.RecordBatch]:

@@ -61,7 +61,7 @@ def joined(file: OneFile, left: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(MemoryProbe, "own_bytes", lambda self: OWN)
     settings = replace(read_settings(lambda key: None, {}), memory_max_bytes=OWN + left if left else 0)
     kept = Kept()
-    task = PipelineTask(SPEC.to_json(), (file,), SCHEMA, kept, settings=settings, tasks_sharing=1)  # type: ignore[arg-type]
+    task = PipelineTask(SPEC, (file,), SCHEMA, kept, settings=settings, tasks_sharing=1)  # type: ignore[arg-type]
     (batch,) = task([pa.record_batch({"key": KEYS[[7, 999_999]]})])
     assert batch.column("number").to_pylist() == [7, 999_999]
     return kept.metrics

@@ -124,7 +124,7 @@ def trace_probe_batch() -> list[Hop]:
         spec = PipelineSpec(2, joins, (ColumnRef(0, 0), ColumnRef(1, 1), ColumnRef(2, 1)))
         schema = pa.schema([(f"c{number}", pa.int64()) for number in range(3)])
         settings = replace(pipelines.SETTINGS, morsel_max_rows=1000, morsel_min_rows=1)
-        task = PipelineTask(spec.to_json(), sources, schema, pipelines.Reported(), settings=settings, tasks_sharing=1)
+        task = PipelineTask(spec, sources, schema, pipelines.Reported(), settings=settings, tasks_sharing=1)
         results = iter(task(batches()))
         try:
             for _ in results:

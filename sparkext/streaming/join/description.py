@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import pyarrow as pa
 
 from sparkext.engine.worker_task import MemoryShare, WorkerTask
-from sparkext.plans.pipeline.spec import ColumnRef
+from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
 from sparkext.plans.shuffle.fragments import LEFT, RIGHT, choose_first_shape
 from sparkext.reports.stream_batches import JoinedBatch
 from sparkext.shuffle.partitioning import Partitioning
@@ -39,7 +39,7 @@ class StreamJoin(StreamOperator):
 
     sides: tuple[StoredSide, StoredSide]
     keys: tuple[Partitioning, Partitioning] | None
-    specs: tuple[str, ...]
+    specs: tuple[PipelineSpec, ...]
     output_schema: pa.Schema
     outputs: tuple[ColumnRef, ...]
     how: str = "inner"

@@ -46,7 +46,7 @@ def describe_join(
         tasks_sharing,
         sides,
         _create_key_partitionings(resolved, settings),
-        tuple(spec.to_json() for spec in specs),
+        specs,
         arrow_schema(StructType([output.field for output in resolved.outputs])),
         outputs,
         resolved.spec.how,

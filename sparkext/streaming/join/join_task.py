@@ -18,7 +18,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from sparkext.memory.probes import Tasks
-from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.plans.shuffle.fragments import LEFT, MATCHED, RIGHT, GridShape
 from sparkext.plans.shuffle.grid_size import choose_next_shape
 from sparkext.rows.blank import make_blank_row
@@ -85,7 +84,7 @@ class _Partition:
         self._join, self._lookup, self._arrived, self._number = join, lookup, arrived, number
         self._state: StreamState = lookup.state
         self._batch = batch
-        self._specs = [PipelineSpec.from_json(spec) for spec in join.specs]
+        self._specs = join.specs
         self._oldest = batch.watermark() if join.sides[LEFT].event_time is not None else _FOR_EVER
         left = join.sides[LEFT]
         hidden = [left.schema.field(place) for place in left.hidden] if join.decides else []

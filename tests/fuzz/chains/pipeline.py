@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -106,7 +107,7 @@ class _Segment:
 
     def run(self, paths: Counter[str]) -> pa.Table:
         """Return the joined rows; count the paths that ran in `paths`."""
-        spec = PipelineSpec.from_json(self.spec.to_json())
+        spec = pickle.loads(pickle.dumps(self.spec))
         builds = [self._build_side(spec, number) for number in range(len(self.joins))]
         headroom = self.case.switches["headroom"]
         resources = Resources(

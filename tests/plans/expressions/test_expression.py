@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import pickle
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -16,12 +17,11 @@ from sparkext.plans.expressions.expression import (
     TRIMS,
     Expression,
     parse_expression,
-    render_expression,
 )
 from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES, parse_key_type
 from sparkext.plans.expressions.number_types import number_type, parse_unscaled
-from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
-from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate, parse_theta, render_theta
+from sparkext.plans.pipeline.spec import SPEC_VERSION, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate
 
 Data = dict[str, Any]
 
@@ -50,12 +50,11 @@ INT, LONG, REAL, TRUTH, DATE, TEXT = map(column, ("int32", "int64", "float64", "
 PRICE, TAX = column("decimal(7,2)"), column("decimal(5,4)")
 SUM = call("+", "int32", INT, literal("int32"), checked=True)
 LESS = told("<", SUM, INT)
-PREDICATE = {
-    "pickled": "Z29uZQ==",
-    "exchanged": False,
-    "left": [{"name": "x", "source": 0, "column": 3, "key": "date"}],
-    "right": [{"name": name, "source": 1, "column": number, "key": "int8"} for number, name in enumerate("yz")],
-}
+PREDICATE = PythonPredicate(
+    "Z29uZQ==",
+    (NamedColumn("x", 0, 3, "date"),),
+    tuple(NamedColumn(name, 1, number, "int8") for number, name in enumerate("yz")),
+)
 EITHER: list[Data] = [
     TRUTH,
     literal("bool", "true"),
@@ -115,14 +114,25 @@ FOR_ARROW: list[Data] = [
 ]
 
 
+def written(node: Expression) -> Data:
+    """Return the JSON form."""
+    data: Data = {"op": node.op, "type": None if node.type is None else str(node.type)}
+    if node.op == "column":
+        return {**data, "source": node.source, "column": node.column}
+    if node.op == "literal":
+        return {**data, "text": node.text}
+    data["args"] = [written(argument) for argument in node.args]
+    return {**data, **({"list": [*node.texts]} if node.texts else {}), **({"checked": True} if node.checked else {})}
+
+
 @pytest.mark.parametrize("data", [*EITHER, *FOR_ARROW])
-def test_json_keeps_an_expression(data: Data) -> None:
-    assert render_expression(parse_expression(json.loads(json.dumps(data)))) == data
-
-
-@pytest.mark.parametrize("data", [PREDICATE, LESS])
-def test_json_keeps_a_theta_condition(data: Data) -> None:
-    assert render_theta(parse_theta(json.loads(json.dumps(data)))) == data
+def test_json_and_pickles_keep_an_expression(data: Data) -> None:
+    node = parse_expression(data)
+    assert written(node) == data
+    before = hash(node)
+    sent = pickle.loads(pickle.dumps(node))
+    assert "_hash" not in vars(sent), "it differs between processes"
+    assert (sent, hash(sent)) == (node, before)
 
 
 @pytest.mark.parametrize(
@@ -308,12 +318,18 @@ RANGE = RangePair(ColumnRef(0, 0), "<", 0, "int64")
 
 
 @pytest.mark.parametrize("theta", [LESS, PREDICATE, None], ids=["expression", "predicate", "none"])
-def test_a_spec_keeps_its_conditions(theta: Data | None) -> None:
+def test_a_spec_keeps_its_conditions(theta: Data | PythonPredicate | None) -> None:
     condition, guard = parse_expression(FOR_ARROW[3]), parse_expression(LESS)
-    parsed = None if theta is None else parse_theta(theta)
+    parsed = parse_expression(theta) if isinstance(theta, dict) else theta
     join = JoinSpec("left", (KEY,), "auto", "k", condition, theta=parsed, guard=guard)
     spec = PipelineSpec(1, (join,) * 2, (ColumnRef(0, 0),))
-    assert PipelineSpec.from_json(spec.to_json()) == spec
+    before = hash(spec)
+    sent = pickle.loads(pickle.dumps(spec))
+    assert (sent, hash(sent)) == (spec, before)
+    if not isinstance(parsed, PythonPredicate):
+        told = {"condition": FOR_ARROW[3], "theta": theta, "guard": LESS}
+        data = {"version": SPEC_VERSION, **asdict(spec), "joins": [{**asdict(one), **told} for one in spec.joins]}
+        assert PipelineSpec.from_data(data) == spec
 
 
 def test_a_spec_takes_what_its_evaluators_cover() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 
 import pytest
 
 from sparkext.plans.expressions.expression import Expression, column, condition, literal
 from sparkext.plans.expressions.key_types import parse_key_type
-from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation, parse_aggregation, render_aggregation
-from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
+from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation, parse_aggregation
+from sparkext.plans.pipeline.spec import SPEC_VERSION, ColumnRef, PipelineSpec
 
 INT, TEXT = parse_key_type("int64"), parse_key_type("string")
 K, T = column(0, 0, INT), column(1, 2, TEXT)
@@ -19,11 +19,26 @@ AGGREGATION = Aggregation(
 )
 
 
-def test_what_is_written_is_read_back() -> None:
-    assert parse_aggregation(json.loads(json.dumps(render_aggregation(AGGREGATION)))) == AGGREGATION
+def test_the_json_form_is_read() -> None:
+    key = {"op": "column", "type": "int64", "source": 0, "column": 0}
+    text = {"op": "column", "type": "string", "source": 1, "column": 2}
+    plain = {"argument": None, "checked": False, "ignore_nulls": False}
+    data = {
+        "keys": [key, {"op": "+", "type": "int64", "args": [key, key], "checked": True}],
+        "calls": [
+            {**plain, "function": "count"},
+            {**plain, "function": "sum", "argument": key, "checked": True},
+            {**plain, "function": "first", "argument": text, "ignore_nulls": True},
+        ],
+    }
+    assert parse_aggregation(data) == AGGREGATION
+    assert parse_aggregation({**data, "whole": True}) == replace(AGGREGATION, whole=True)
     total = Aggregation((literal(None, INT), K), AGGREGATION.calls)
-    spec = PipelineSpec(2, (), (), filter=condition("is_null", T), aggregations=(AGGREGATION, total))
-    assert PipelineSpec.from_json(spec.to_json()) == spec
+    written = {**data, "keys": [{"op": "literal", "type": "int64", "text": None}, key]}
+    spec = {"version": SPEC_VERSION, "probe_columns": 2, "joins": [], "outputs": [], "owner_columns": 0}
+    kept = {"op": "is_null", "type": "bool", "args": [text]}
+    expected = PipelineSpec(2, (), (), filter=condition("is_null", T), aggregations=(AGGREGATION, total))
+    assert PipelineSpec.from_data({**spec, "filter": kept, "aggregations": [data, written]}) == expected
 
 
 def test_columns_of_groups_and_filters_are_gathered() -> None:
