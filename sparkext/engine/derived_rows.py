@@ -159,9 +159,10 @@ class DerivedRows(CachedRows):
 
         def run(number: int, part: tuple[Split, ...]) -> None:
             with rows.turn():
-                metrics = TaskMetrics(NO_TASK, order=[*order])
-                operators = _use_dropping_joins(create_operators(spec, builds, settings, metrics), order, dropped)
-                pipeline = self._pipeline(operators, _SharedSink(sink), metrics)
+                metrics = TaskMetrics(NO_TASK)
+                operators = create_operators(spec, builds, settings, metrics, order)
+                operators = _use_dropping_joins(operators, order, dropped)
+                pipeline = self._pipeline(operators, _SharedSink(sink), metrics, order)
                 keep(number, pipeline.run(ScannedSplits(self.scan, part, spec, builds)))
             tasks.append(metrics)
 
@@ -208,9 +209,11 @@ class DerivedRows(CachedRows):
     def _recipes(self) -> list[IndexRecipe]:
         return derive_index_recipes(self.spec, self.settings.debug_hash_mask)
 
-    def _pipeline(self, operators: Sequence[Operator], sink: Sink, metrics: TaskMetrics) -> Pipeline:
+    def _pipeline(
+        self, operators: Sequence[Operator], sink: Sink, metrics: TaskMetrics, order: Sequence[int] = ()
+    ) -> Pipeline:
         resources = Resources(process_probe().headroom, lambda limit: self.threads)
-        return Pipeline(operators, sink, self.settings, resources, metrics)
+        return Pipeline(operators, sink, self.settings, resources, metrics, order)
 
     def _project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         rows = RowSet.of_morsel([Column.of(column) for column in batch.columns], batch.num_rows)

@@ -34,13 +34,14 @@ def create_pipeline(
     resources: Resources,
     metrics: TaskMetrics | None = None,
     leaving: OutgoingFile | OutgoingStream | None = None,
+    order: Sequence[int] = (),
 ) -> Pipeline:
     """Return a task's pipeline, which joins rows and emits the result rows, only the first result rows, or groups.
 
-    With `leaving`, the result rows are sent to other tasks.
+    With `leaving`, the result rows are sent to other tasks. `order`: the indexes of the joins in the order in which
+    they run, if it differs from the order of the spec.
 
-    Every output batch is checked against `output_schema`, the declared schema of the result. `metrics.order` is the
-    order in which the joins run, if it differs from the order of the spec.
+    Every output batch is checked against `output_schema`, the declared schema of the result.
     """
     metrics = TaskMetrics(NO_TASK) if metrics is None else metrics
     metrics.behind = ["filter"] if spec.filter is not None else []
@@ -51,7 +52,7 @@ def create_pipeline(
     metrics.indexes = [
         {**vars(build.info), "reused": build.reused, "is_partition": build.is_partition} for build in builds
     ]
-    operators = create_operators(spec, builds, settings, metrics)
+    operators = create_operators(spec, builds, settings, metrics, order)
     sink = create_sink(spec, builds, output_schema, settings)
     if leaving is not None:
         assert isinstance(sink, GatheredRows), "whole rows leave"
@@ -63,16 +64,16 @@ def create_pipeline(
         )
     if any(one.in_order for one in spec.aggregations):
         resources = replace(resources, cores=1)
-    return Pipeline(operators, sink, settings, resources, metrics)
+    return Pipeline(operators, sink, settings, resources, metrics, order)
 
 
 def create_operators(
-    spec: PipelineSpec, builds: Sequence[BuildSide], settings: Settings, metrics: TaskMetrics
+    spec: PipelineSpec, builds: Sequence[BuildSide], settings: Settings, metrics: TaskMetrics, order: Sequence[int] = ()
 ) -> list[Operator]:
-    """Return a spec's joins over these build sides, in the order of `metrics.order`, followed by the spec's filter."""
+    """Return a spec's joins over these build sides, in this order, followed by the spec's filter."""
     if len(builds) != len(spec.joins):
         raise ValueError(f"{len(spec.joins)} joins need one build side each, got {len(builds)}")
-    order = metrics.order or range(len(builds))
+    order = order or range(len(builds))
     places = {number: place for place, number in enumerate(order)}
     operators: list[Operator] = [
         _create_join(spec, number, builds, places[number] + 1, settings, metrics) for number in order

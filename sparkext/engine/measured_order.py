@@ -42,14 +42,14 @@ _CACHED_BYTES = 1 << 20
 
 def order_joins(
     spec: PipelineSpec, builds: Sequence[BuildSide], source: Source, settings: Settings, metrics: TaskMetrics
-) -> Source:
-    """Choose the order of the joins. If it differs from the query's order, store it in `metrics.order`.
+) -> tuple[Source, tuple[int, ...]]:
+    """Return the source for the pipeline, and the indexes of the joins in the order in which to run them.
 
-    Return the source for the pipeline. It replaces `source`, whose first rows may have been read.
+    The source replaces `source`, whose first rows may have been read. The order is empty for the order of the query.
     """
     needs = find_prerequisites(spec)[: count_movable(spec)]
     if settings.debug_join_order == "query" or not has_choice(needs):
-        return source
+        return source, ()
     order = keep_join_order(len(needs))
     if settings.debug_join_order == "random":
         order = draw_join_order(needs, metrics.task.partition)
@@ -57,9 +57,9 @@ def order_joins(
         source = begun = BegunSource(source, metrics)
         if begun.first is not None:
             order = find_best_order(spec, builds, begun.first)
-    if order != keep_join_order(len(needs)):
-        metrics.order = [*order, *range(len(needs), len(spec.joins))]
-    return source
+    if order == keep_join_order(len(needs)):
+        return source, ()
+    return source, (*order, *range(len(needs), len(spec.joins)))
 
 
 def find_best_order(spec: PipelineSpec, builds: Sequence[BuildSide], rows: RowSet) -> tuple[int, ...]:

@@ -81,8 +81,9 @@ class Pipeline:
         settings: Settings,
         resources: Resources,
         metrics: TaskMetrics,
+        order: Sequence[int] = (),
     ) -> None:
-        """Create a budget for each operator and for the sink."""
+        """Create a budget for each operator and for the sink. `order` is reported: see `TaskMetrics.order`."""
         nodes: list[Operator | Sink] = [*operators, sink]
         self._delivery = DELIVERIES[settings.debug_delivery]
         self._is_independent = settings.threads == "independent"
@@ -106,6 +107,7 @@ class Pipeline:
         )
         self._stages = [_Stage(node, OperatorBudget(self._controller, number)) for number, node in enumerate(nodes)]
         self.metrics = metrics
+        self._order = order
 
     def run(self, source: Source) -> Iterator[pa.RecordBatch]:
         """Yield the record batches that the sink emits for the rows of a source.
@@ -155,8 +157,8 @@ class Pipeline:
             (epoch + decision.time, decision.operator, decision.headroom, decision.budget, decision.produced)
             for decision in self._controller.decisions
         ]
-        if self.metrics.order:
-            self.metrics.restore_query_order()
+        if self._order:
+            self.metrics.restore_query_order(self._order)
         self.metrics.elapsed_seconds = time.perf_counter() - started
         self.metrics.started = time.time() - self.metrics.elapsed_seconds
 

@@ -84,9 +84,9 @@ class PipelineTask(ConfiguredTask):
         metrics = TaskMetrics(task_id())
         try:
             own = self._source(batches, spec, builds, sides.get(SOURCE))
-            source = order_joins(spec, builds, own, self.settings, metrics)
+            source, order = order_joins(spec, builds, own, self.settings, metrics)
             pipeline = create_pipeline(
-                spec, builds, self.output_schema, self.settings, resources, metrics, self.leaving
+                spec, builds, self.output_schema, self.settings, resources, metrics, self.leaving, order
             )
             yield from pipeline.run(source)
         finally:

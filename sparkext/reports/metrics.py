@@ -71,8 +71,9 @@ class TaskMetrics:
             rows[number] = self.operators[following]["rows_in"]
         return rows
 
-    def restore_query_order(self) -> None:
-        """Reorder the metrics of operators from the order in which they ran to the order of the query."""
+    def restore_query_order(self, order: Sequence[int]) -> None:
+        """Reorder the metrics of operators from `order`, in which the joins ran, to the order of the query."""
+        self.order = [*order]
         places = self.places
         ran = sorted(zip(places, self.operators, self.seconds, strict=True), key=lambda told: told[0])
         self.operators = [{**summary, "operator": number} for number, summary, _ in ran]

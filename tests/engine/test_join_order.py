@@ -45,8 +45,9 @@ def orders(spec: PipelineSpec) -> Iterator[list[int]]:
 
 
 def check(case: Case, order: Sequence[int], with_settings: Settings, cuts: Sequence[int] = ()) -> TaskMetrics:
-    metrics = TaskMetrics(NO_TASK, order=list(order))
-    pipeline = create_pipeline(case.spec, case.builds, case.schema, with_settings, Resources(lambda: None), metrics)
+    metrics = TaskMetrics(NO_TASK)
+    resources = Resources(lambda: None)
+    pipeline = create_pipeline(case.spec, case.builds, case.schema, with_settings, resources, metrics, order=order)
     bound = DELIVERIES[with_settings.debug_delivery].rows or with_settings.morsel_max_rows
     rows = rows_in_order(pipeline.run(case.source(cuts, with_settings=with_settings)), case.schema, bound)
     assert sorted(canonical_rows(rows)) == sorted(canonical_rows(case.arrow_values(case.expected)))
@@ -232,14 +233,15 @@ def test_the_order_of_a_task(mode: str, order: list[int] | None) -> None:
     for partition in range(8):
         metrics = TaskMetrics(TaskId(0, partition, 0))
         batches = [pa.record_batch(probe, names=["n"])]
-        source = order_joins(spec, builds, RowBatches(batches, spec, 300), way, metrics)
+        source, ran = order_joins(spec, builds, RowBatches(batches, spec, 300), way, metrics)
         schema = pa.schema([("n", pa.int64())])
         found = pa.Table.from_batches(
-            create_pipeline(spec, builds, schema, way, Resources(lambda: None), metrics).run(source)
+            create_pipeline(spec, builds, schema, way, Resources(lambda: None), metrics, order=ran).run(source)
         )
         assert sorted(found.column(0).to_pylist()) == sorted([*range(0, 1000, 10)] * 3)
         assert (metrics.rows_in, metrics.morsels) == (1000, 4)
-        seen.add(tuple(metrics.order))
+        assert tuple(metrics.order) == ran
+        seen.add(ran)
         told = summarise([join.label for join in spec.joins], [TaskMetrics.from_json(metrics.to_json())])
         inner, semi, _ = told.joins
         if metrics.order == [1, 0]:
@@ -256,7 +258,8 @@ def test_no_rows_and_one(rows: int) -> None:
     spec, probe = numbers(("inner", 0), ("semi", 0), rows=rows)
     builds = of(spec, range(2), range(2))
     metrics = TaskMetrics(NO_TASK)
-    source = order_joins(spec, builds, RowBatches([pa.record_batch(probe, names=["n"])], spec, 10), DEFAULTS, metrics)
+    rows = RowBatches([pa.record_batch(probe, names=["n"])], spec, 10)
+    source, order = order_joins(spec, builds, rows, DEFAULTS, metrics)
     pipeline = create_pipeline(spec, builds, pa.schema([("n", pa.int64())]), DEFAULTS, Resources(lambda: None), metrics)
     assert sum(batch.num_rows for batch in pipeline.run(source)) == rows
-    assert metrics.order == []
+    assert order == ()

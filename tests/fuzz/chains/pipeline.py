@@ -115,8 +115,8 @@ class _Segment:
         )
         metrics = TaskMetrics(NO_TASK)
         rows = RowBatches(self._input(), spec, self.settings.morsel_max_rows)
-        source = order_joins(spec, builds, rows, self.settings, metrics)
-        pipeline = create_pipeline(spec, builds, self.schema, self.settings, resources, metrics)
+        source, order = order_joins(spec, builds, rows, self.settings, metrics)
+        pipeline = create_pipeline(spec, builds, self.schema, self.settings, resources, metrics, order=order)
         batches = list(pipeline.run(source))
         for batch in batches:
             self._check(batch)
