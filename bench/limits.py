@@ -40,10 +40,10 @@ import pyarrow.parquet as pq
 from bench.engines.spark_session import assert_pipelined
 from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
-from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
 from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
+from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.memory.probes import process_probe
@@ -136,7 +136,7 @@ def build_text(folder: Path) -> str:
             (ColumnRef(1, 0), ColumnRef(1, 1)),
             0,
         )
-        source = ScannedFiles(scan_of(schema), (whole(path),), 1 << 40, 1 << 40, 2)
+        source = ScannedFiles(scan_of(schema), (whole(path),), 1 << 40, 2)
         side = source.open(derive_index_recipe(spec, 0, (1 << 64) - 1))
         pipeline = create_pipeline(spec, [side], schema, SETTINGS, RESOURCES)
         source = RowBatches([looked_up], spec, SETTINGS.morsel_max_rows)
@@ -145,7 +145,7 @@ def build_text(folder: Path) -> str:
         expect([text(TEXT_ROWS - 1), text(5), text(0), None], [row["t"] for row in got])
     every = pa.record_batch([pa.array(np.arange(TEXT_ROWS))], ["k"])
     spec = PipelineSpec(1, (equal("int64"),), (ColumnRef(1, 0), ColumnRef(1, 1)), 0)
-    source = ScannedFiles(scan_of(schema), (whole(path),), 1 << 40, 1 << 40, 2)
+    source = ScannedFiles(scan_of(schema), (whole(path),), 1 << 40, 2)
     side = source.open(derive_index_recipe(spec, 0, (1 << 64) - 1))
     sizes = []
     for limit in (64 << 20, 1 << 30):

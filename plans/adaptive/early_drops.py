@@ -81,7 +81,9 @@ def trace_columns(spec: PipelineSpec, projection: Projection, columns: tuple[int
 
     None if a column is computed, or if dropping a row could suppress an error that the row causes.
     """
-    if count_movable(spec) < len(spec.joins) or spec.top is not None or _may_fail(spec, projection):
+    if count_movable(spec) < len(spec.joins) or spec.top is not None or has_failing_expressions(spec, projection):
+        return None
+    if not all(_never_fails(call) for one in spec.aggregations for call in one.calls):
         return None
     emitted = _list_group_columns(spec.aggregations) if spec.aggregations else spec.outputs
     found = [projection.columns[column] for column in columns]
@@ -93,13 +95,12 @@ def trace_columns(spec: PipelineSpec, projection: Projection, columns: tuple[int
     return tuple(place for place in places if place is not None)
 
 
-def _may_fail(spec: PipelineSpec, projection: Projection) -> bool:
+def has_failing_expressions(spec: PipelineSpec, projection: Projection) -> bool:
+    """Return whether an expression of a pipeline may fail."""
     computed: list[Expression] = [*projection.columns]
     computed += [test for test in (spec.filter, projection.filter) if test is not None]
     for one in spec.aggregations:
         computed += one.expressions()
-        if not all(map(_never_fails, one.calls)):
-            return True
     return any(expression.may_fail for expression in computed)
 
 
@@ -125,6 +126,15 @@ def _list_group_columns(aggregations: tuple[Aggregation, ...]) -> tuple[ColumnRe
 
 def _is_flag(spec: PipelineSpec, place: ColumnRef) -> bool:
     return place.source != PROBE and spec.joins[place.source - 1].how == "existence"
+
+
+def has_value_tests(test: Expression | None) -> bool:
+    """Return whether a filter contains a test other than IS NOT NULL."""
+    if test is None:
+        return False
+    if test.op == "and":
+        return any(map(has_value_tests, test.args))
+    return not (test.op == "not" and test.args[0].op == "is_null")
 
 
 def append_drops(spec: PipelineSpec, drops: tuple[JoinSpec, ...]) -> tuple[PipelineSpec, list[int]]:

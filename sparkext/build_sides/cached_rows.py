@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,26 +33,20 @@ _DISK_PROBLEMS = (
 )
 
 
-class CachedRows(ABC):
+class CachedRows(BuildSource):
     """Rows that each node materialises once, in the first worker that needs them, on the cores of all waiting workers.
 
-    `max_bytes`: limit of the build side. `cache_bytes`: limit of the node's cache, see `index_cache`.
-    `threads`: the total number of cores of this process and of the processes that wait for it.
+    `max_bytes`: limit of the build side. `threads`: the total number of cores of this process and of the processes that
+    wait for it.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
         "max_bytes": "a limit: a build side that exceeds it is an error",
-        "cache_bytes": "a limit of the cache, which changes no rows",
         "threads": "the division of work: rows are in the order of the files",
     }
 
     max_bytes: int
-    cache_bytes: int
     threads: int
-
-    @abstractmethod
-    def digest(self) -> str:
-        """Return a name for the rows that depends on their present sources."""
 
     @abstractmethod
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
@@ -119,12 +113,12 @@ class CachedRows(ABC):
         check_memory(rows, size)
 
 
-def evict_other_entries(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) -> None:
-    """Evict entries of this node's cache beyond its limit, except these indexes of these sources."""
-    made = [(source, recipe) for source, recipe in zip(sources, recipes, strict=True) if isinstance(source, CachedRows)]
-    if made:
-        try:
-            evict({source.entry(recipe) for source, recipe in made}, made[0][0].cache_bytes)
-        except OSError as error:
-            if error.errno not in _DISK_PROBLEMS:
-                raise  # otherwise there is no cache, and `CachedRows.open` has warned about it
+def evict_other_entries(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe], max_bytes: int) -> None:
+    """Evict entries of this node's cache beyond `max_bytes`, except these indexes of these sources."""
+    try:
+        entries = {source.entry(recipe) for source, recipe in zip(sources, recipes, strict=True)}
+        if kept := {entry for entry in entries if entry is not None}:
+            evict(kept, max_bytes)
+    except OSError as error:
+        if error.errno not in _DISK_PROBLEMS:
+            raise  # otherwise there is no cache, and `CachedRows.open` has warned about it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 import zlib
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow as pa
 from sparkext.build_sides.file import check_memory, read_build_file, read_streamed_table, write_build_file
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, open_build_side
-from sparkext.build_sides.sources import open_private_build_side
+from sparkext.build_sides.sources import BuildSource, open_private_build_side
 from sparkext.errors import BuildFileError
 from sparkext.storage.container import atomic_file, check_container, identify_file, map_checked, map_file
 from sparkext.storage.fingerprint import fingerprint_of
@@ -23,12 +24,12 @@ from sparkext.storage.publication import read_published
 BUILD_SUFFIX = "build"
 
 
-class MappedFile:
+class MappedFile(BuildSource):
     """Base class of dataclasses for local files, wherever Spark stores them."""
 
+    @abstractmethod
     def path(self) -> Path:
         """Return the path on this node."""
-        raise NotImplementedError
 
     def build_file(self) -> Path:
         """Return the build file: the file itself, unless a build file has to be derived from it."""
@@ -133,7 +134,7 @@ class ArtifactFile(MappedFile):
 
 
 @dataclass(frozen=True)
-class BroadcastBytes:
+class BroadcastBytes(BuildSource):
     """The bytes of a build file in an encrypted broadcast: every worker has its own copy.
 
     `name` identifies the rows: between tasks, workers drop broadcasts and load them again as other objects.

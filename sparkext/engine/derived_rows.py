@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -23,13 +24,14 @@ import pyarrow as pa
 from sparkext.build_sides.cached_rows import CachedRows
 from sparkext.build_sides.index_recipe import IndexRecipe, derive_index_recipes
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.build_sides.sources import BuildSource
+from sparkext.build_sides.sources import BuildSource, SemiJoinReduction, SourceFiles
 from sparkext.config import Settings
 from sparkext.engine.join_pipeline import create_operators, create_sink
 from sparkext.engine.nodes import Operator, Sink
 from sparkext.engine.operators.early_drop import DropCounters, DroppingJoin
 from sparkext.engine.operators.join import Join
 from sparkext.engine.pipeline import Pipeline, Resources
+from sparkext.engine.reduced_sources import reduce_sources
 from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.errors import BuildSideTooLargeError, ConditionError
 from sparkext.expressions.arrow_evaluator import ExpressionError, columns, holds, serialise_failing_values
@@ -37,7 +39,8 @@ from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.runtime.threads import run_each
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.adaptive.early_drops import append_drops
+from sparkext.plans.adaptive.early_drops import append_drops, has_failing_expressions, has_value_tests, trace_columns
+from sparkext.plans.adaptive.join_order import count_movable
 from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.pipeline.projection import Projection
@@ -57,44 +60,6 @@ _MOST_KEPT = 0.3
 Measured in TPC-H at scale factor 3, as CPU time to derive all build sides relative to no semi-joins: 0.6 with a
 fraction of 0.08 (query 7), 1.4 with a fraction of 0.49 (query 21). The limit is between these.
 """
-
-
-@dataclass(frozen=True)
-class IndexedSource:
-    """The build side of a join, with the index of this join.
-
-    `open` returns this index for any recipe, so that no second index is built.
-    """
-
-    source: CachedRows
-    recipe: IndexRecipe
-
-    @classmethod
-    def of(cls, source: BuildSource | None, recipe: IndexRecipe) -> IndexedSource | None:
-        """Return `source` with this index; an `IndexedSource` as it is; None for a source that is not cached."""
-        if isinstance(source, CachedRows):
-            return cls(source, recipe)
-        return source if isinstance(source, IndexedSource) else None
-
-    def digest(self) -> str:
-        """Return a fingerprint of the rows and the index."""
-        return fingerprint_of(self)
-
-    def open(self, recipe: IndexRecipe | None = None) -> BuildSide:
-        """Return the build side with its index."""
-        return self.source.open(self.recipe)
-
-    def columns(self) -> tuple[int, list[pa.Array]]:
-        """Return the number of rows, and the columns, without an index."""
-        return self.source.columns()
-
-
-@dataclass(frozen=True)
-class SemiJoinReduction:
-    """A semi-join with the build side of another join. That join would drop the same rows later."""
-
-    join: JoinSpec
-    source: IndexedSource
 
 
 @dataclass(frozen=True)
@@ -125,7 +90,6 @@ class DerivedRows(CachedRows):
     schema: pa.Schema
     settings: Settings
     max_bytes: int
-    cache_bytes: int
     threads: int
     dropping: tuple[SemiJoinReduction, ...] = field(default=(), kw_only=True)
 
@@ -189,6 +153,56 @@ class DerivedRows(CachedRows):
         """Return the number of rows in the files that the pipeline reads."""
         return self.scan.rows_of(self._splits())
 
+    def files(self) -> SourceFiles:
+        """Return the files of the pipeline and of its build sides."""
+        spec, below = self.spec, [source.files() for source in self.sources]
+        known = [files for files in below if files is not None]
+        is_selective = (
+            any(test is not None for test in (spec.filter, self.projection.filter))
+            or has_value_tests(self.scan.spec.filter)
+            or any(
+                join.how in ("inner", "semi", "anti") and files is not None and files.is_selective
+                for join, files in zip(spec.joins, below, strict=True)
+            )
+        )
+        may_fail = (
+            any(call.checked for one in spec.aggregations for call in one.calls)
+            or count_movable(spec) < len(spec.joins)
+            or has_failing_expressions(spec, self.projection)
+            or any(files.may_fail for files in known)
+        )
+        size = sum(count_split_bytes(self.scan, split) for part in self.parts for split in part)
+        return SourceFiles(size + sum(files.bytes for files in known), is_selective, may_fail)
+
+    def reduced(self, reductions: Sequence[SemiJoinReduction], settings: Settings) -> CachedRows:
+        """Return the pipeline with those reductions that can be pushed down, and with reduced build sides."""
+        return self.reduced_from(self._reduce_sources(settings), reductions, settings)
+
+    def reduced_from(
+        self, whole: CachedRows, reductions: Sequence[SemiJoinReduction], settings: Settings
+    ) -> CachedRows:
+        """Return the pipeline with those reductions that can be pushed down; `whole`, all of its rows, without any."""
+        pushed = [replace(one, join=join) for one in reductions if (join := self._push_down(one.join)) is not None]
+        if not pushed:
+            return whole
+        fields = {**vars(self), "dropping": tuple(pushed)}
+        return ReducedRows(**fields, whole=whole)._reduce_sources(settings)
+
+    def _push_down(self, join: JoinSpec) -> JoinSpec | None:
+        """Return a semi-join of the result as a join of the pipeline, None if that might change the result."""
+        places = trace_columns(self.spec, self.projection, tuple(key.probe.column for key in join.keys))
+        if places is None:
+            return None
+        keys = tuple(replace(key, probe=place) for key, place in zip(join.keys, places, strict=True))
+        return replace(join, keys=keys)
+
+    def _reduce_sources(self, settings: Settings) -> CachedRows:
+        """Return the same pipeline over reduced build sides."""
+        spec, _ = append_drops(self.spec, tuple(drop.join for drop in self.dropping))
+        sources = [*self.sources, *(drop.source for drop in self.dropping)]
+        below = reduce_sources(spec, sources, settings)
+        return replace(self, sources=tuple(below[number] for number in range(len(self.sources))))
+
     def _splits(self) -> list[Split]:
         """Return the splits of all parts, in file order."""
         return sorted((split for part in self.parts for split in part), key=lambda split: (split.path, split.start))
@@ -238,6 +252,33 @@ class DerivedRows(CachedRows):
         except ExpressionError as error:
             told = serialise_failing_values(condition, rows, error.row)
             raise ConditionError(f"the filter of the result fails on {told}") from error
+
+
+@dataclass(frozen=True)
+class ReducedRows(DerivedRows):
+    """A reduced build side. If the index of all rows (`whole`) is cached, `ReducedRows` uses it instead."""
+
+    whole: CachedRows
+
+    def entry(self, recipe: IndexRecipe) -> Path:
+        """Return the path of this index in the cache, or the path of the index of all rows if that is cached."""
+        kept = self.whole.entry(recipe)
+        return kept if kept.exists() else super().entry(recipe)
+
+    def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
+        """Run the pipeline. If its semi-joins would drop too few rows, collect `whole`: a scan copies no rows."""
+        return super().collect(rows) if self.open_reductions() else self.whole.collect(rows)
+
+    def _open_cached(self, recipe: IndexRecipe) -> BuildSide:
+        if self.whole.entry(recipe).exists():
+            return self.whole.open(recipe)
+        return super()._open_cached(recipe)
+
+
+def count_split_bytes(scan: ParquetScan, split: Split) -> int:
+    """Return the bytes of a split that its file has."""
+    size = int(scan.identity(split.path)[1])
+    return max(0, min(split.length, size - split.start))
 
 
 def _use_dropping_joins(

@@ -112,7 +112,8 @@ class PipelineTask(ConfiguredTask):
         first = task_id().partition % max(1, len(asked))
         sides = {side.number: side.open() for side in asked[first:] + asked[:first]}
         if not all(side.reused for side in sides.values()):
-            evict_other_entries([side.source for side in asked], [side.recipe for side in asked])
+            sources, recipes, _ = zip(*asked, strict=True)
+            evict_other_entries(sources, recipes, self.settings.index_cache_max_bytes)
         return sides
 
     def _splits(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Split]:

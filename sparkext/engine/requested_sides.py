@@ -10,7 +10,7 @@ from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.engine.derived_rows import SOURCE, open_source
-from sparkext.engine.reduced_sources import reduce_inputs, reduce_sources
+from sparkext.engine.reduced_sources import reduce_sources
 from sparkext.engine.sources.derived_rows import derive_source_recipe
 from sparkext.plans.pipeline.spec import PipelineSpec
 
@@ -38,10 +38,11 @@ def plan_requested_sides(
     Unknown sources (None) are left out. The derived probe side `made` has the number `SOURCE`.
     """
     mask = settings.debug_hash_mask
-    known = zip(reduce_sources(spec, sources, settings), derive_index_recipes(spec, mask), strict=True)
-    sides = [
-        RequestedSide(source, recipe, number) for number, (source, recipe) in enumerate(known) if source is not None
-    ]
+    recipes = derive_index_recipes(spec, mask)
+    sides = {
+        number: RequestedSide(source, recipes[number], number)
+        for number, source in reduce_sources(spec, sources, settings).items()
+    }
     if made is not None:
-        sides.append(RequestedSide(reduce_inputs(made, settings), derive_source_recipe(spec, mask), SOURCE))
-    return {side.number: side for side in sides}
+        sides[SOURCE] = RequestedSide(made.reduced((), settings), derive_source_recipe(spec, mask), SOURCE)
+    return sides

@@ -10,10 +10,10 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from sparkext.build_sides.file import check_build_size, collect_batches, write_build_file
-from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.engine.derived_rows import DerivedRows
+from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.joins.lineage import Lineage, find_lineage
 from sparkext.joins.publishing import publish_file
 from sparkext.memory import address_space
@@ -64,11 +64,11 @@ class DriverBuildSide:
             return publish(session, self.table(session, positions, settings), settings)
         files, read = self.made_by.scan.table, self.made_by.scan.columns
         threads = count_tasks_per_executor(session) or 1
-        max_bytes, cache_bytes = settings.build_side_max_bytes, settings.index_cache_max_bytes
+        max_bytes = settings.build_side_max_bytes
         if not self.made_by.spec.joins:
             columns = [read[position] for position in positions or (0,)]
             scan = files.scan(columns, settings.morsel_max_rows)
-            return ScannedFiles(scan, files.splits, max_bytes, cache_bytes, threads)
+            return ScannedFiles(scan, files.splits, max_bytes, threads)
         picked = [self.made_by.outputs[position] for position in positions or (0,)]
         schema = arrow_schema(StructType([output.field for output in picked]))
         return DerivedRows(
@@ -81,7 +81,6 @@ class DriverBuildSide:
             schema,
             settings,
             max_bytes,
-            cache_bytes,
             threads,
         )
 

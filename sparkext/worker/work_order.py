@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from sparkext.build_sides.published_files import StreamedBroadcast
-from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
 from sparkext.engine.build_side_task import BuildSideTask
 from sparkext.engine.derived_rows import DerivedRows
 from sparkext.engine.pipeline_task import PipelineTask
+from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.engine.sinks.outgoing_rows import OutgoingFile
 from sparkext.engine.sinks.routed_blocks import OutgoingStream
 from sparkext.engine.worker_task import check_version
@@ -142,11 +142,10 @@ def _parse_source(build: dict[str, Any], settings: Settings, tasks_sharing: int 
     if "broadcast" in build:
         schema = arrow_schema(_parse_schema(build["schema"]))
         return StreamedBroadcast(build["broadcast"], schema, build["crc"])
-    max_bytes, cache_bytes = build["max_bytes"], settings.index_cache_max_bytes
     threads = tasks_sharing or len(os.sched_getaffinity(0))
     scan = _parse_scan(build["scan"], settings)
     if "pipeline" not in build:
-        return ScannedFiles(scan, _parse_splits(build["splits"]), max_bytes, cache_bytes, threads)
+        return ScannedFiles(scan, _parse_splits(build["splits"]), build["max_bytes"], threads)
     made = build["pipeline"]
     return DerivedRows(
         PipelineSpec.from_data(made["spec"]),
@@ -157,8 +156,7 @@ def _parse_source(build: dict[str, Any], settings: Settings, tasks_sharing: int 
         parse_projection(made["projection"]),
         arrow_schema(_parse_schema(build["schema"])),
         settings,
-        max_bytes,
-        cache_bytes,
+        build["max_bytes"],
         threads,
     )
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from sparkext import pipelined_join, report, scan_parquet
 from sparkext.build_sides.published_files import ArtifactFile
-from sparkext.build_sides.scanned_files import ScannedFiles
+from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError, ReportUnavailableError
 from sparkext.joins import build_side
 from sparkext.joins.lineage import find_lineage

@@ -21,8 +21,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 import sparkext
 from sparkext import asof_join, pipelined_join, report, scan_parquet, theta_join
 from sparkext.build_sides.published_files import BroadcastFile
-from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.engine.derived_rows import DerivedRows
+from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.errors import InvalidScanError
 from sparkext.joins.lineage import find_lineage
 from tests.api.spark_checks import EXTENSION

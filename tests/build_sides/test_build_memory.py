@@ -26,12 +26,12 @@ from sparkext.kernels.keys.normalised import normalise_keys
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.pipeline.scan import DataFile, ScanColumn, ScanSpec
-from sparkext.build_sides.scanned_files import ScannedFiles
+from sparkext.engine.scanned_files import ScannedFiles
 
 path, own_limit = Path(sys.argv[1]), int(sys.argv[2])
 spec = ScanSpec((ScanColumn("k"), ScanColumn("t")), 2, None, case_sensitive=False)
 scan = ParquetScan(spec, pa.schema([("c0", pa.int64()), ("c1", pa.string())]), 1 << 16)
-source = ScannedFiles(scan, (DataFile(str(path), path.stat().st_size).split(0, 2**62),), 1 << 40, 1 << 40, 2)
+source = ScannedFiles(scan, (DataFile(str(path), path.stat().st_size).split(0, 2**62),), 1 << 40, 2)
 recipe = IndexRecipe((0,), (pa.int64(),), (False,), "auto", (1 << 64) - 1, gathered=(1,))
 
 most = 0

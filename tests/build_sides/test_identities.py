@@ -25,10 +25,10 @@ from sparkext.build_sides.cached_rows import CachedRows
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import IndexRecipe, derive_index_recipe
 from sparkext.build_sides.published_files import ArtifactFile, BroadcastBytes, BroadcastFile, StreamedBroadcast
-from sparkext.build_sides.scanned_files import ScannedFiles
+from sparkext.build_sides.sources import IndexedSource, SemiJoinReduction
 from sparkext.config import Settings, read_settings
-from sparkext.engine.derived_rows import DerivedRows, IndexedSource, SemiJoinReduction
-from sparkext.engine.reduced_sources import ReducedRows
+from sparkext.engine.derived_rows import DerivedRows, ReducedRows
+from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.metrics import ScanMetrics
@@ -53,7 +53,7 @@ from sparkext.streaming.state.stream_state import MatchedRows, StoredSegment, St
 INT, BOOL = KeyType("int64"), KeyType("bool")
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK, may_cluster=True, gathered=(0, 1))
 WHOLE = 2**62
-LIMITS = 1 << 30, 1 << 30, 1
+LIMITS = 1 << 30, 1
 ROWS = pa.table({"k": [3, 1, 3, 2, None], "v": [0, 1, 2, 3, 4], "g": [0, 0, 1, 1, 1]})
 SIDE = StoredSide(pa.schema([("k", pa.int64()), ("t", pa.timestamp("us"))]), 1, 10)
 

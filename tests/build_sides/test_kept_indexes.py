@@ -15,7 +15,7 @@ from sparkext.build_sides import rows_on_disk
 from sparkext.build_sides.cached_rows import evict_other_entries
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide
-from sparkext.build_sides.scanned_files import ScannedFiles
+from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.kernels.indexes.bounds import Bound
 from sparkext.kernels.indexes.matches import Matches
 from sparkext.kernels.indexes.nearest import NearestKeys
@@ -53,7 +53,7 @@ def source_of(path: Path, rows: int, threads: int) -> ScannedFiles:
     pq.write_table(table, path, row_group_size=1 + rows // 7)
     spec = ScanSpec(tuple(ScanColumn(name) for name in table.column_names), 3, None, case_sensitive=False)
     scan = ParquetScan(spec, pa.schema([(f"c{n}", kind) for n, kind in enumerate(table.schema.types)]), 1 << 20)
-    return ScannedFiles(scan, (DataFile(str(path), path.stat().st_size).split(0, 2**62),), 1 << 30, 1 << 30, threads)
+    return ScannedFiles(scan, (DataFile(str(path), path.stat().st_size).split(0, 2**62),), 1 << 30, threads)
 
 
 def names(side: BuildSide, rows: Any) -> list[str]:
@@ -94,11 +94,10 @@ def test_groups_in_an_order_of_their_own(folder: Path, tmp_path: Path, headroom:
 
 def test_room_is_made_for_the_last_index(folder: Path, tmp_path: Path) -> None:
     source = source_of(tmp_path / "file.parquet", 500, 1)
-    small = ScannedFiles(source.scan, source.splits, source.max_bytes, 1, 1)
     for recipe in (HASHED, AS_OF):
-        small.open(recipe)
-        evict_other_entries([small], [recipe])
-        assert list(folder.glob(f"*{INDEX_SUFFIX}")) == [small.entry(recipe)]
+        source.open(recipe)
+        evict_other_entries([source], [recipe], 1)
+        assert list(folder.glob(f"*{INDEX_SUFFIX}")) == [source.entry(recipe)]
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 100])

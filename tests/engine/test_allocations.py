@@ -18,10 +18,10 @@ from sparkext.build_sides import index_store, rows_on_disk
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, open_build_side
-from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
 from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
+from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.errors import SparkExtError
 from sparkext.memory.probes import Headroom
@@ -75,7 +75,7 @@ def files_of(path: Path) -> ScannedFiles:
     spec = ScanSpec(tuple(map(ScanColumn, BUILD.column_names)), 3, None, case_sensitive=False)
     schema = pa.schema([(f"c{number}", kind) for number, kind in enumerate(BUILD.schema.types)])
     splits = (DataFile(str(path), path.stat().st_size).split(0, 2**62),)
-    return ScannedFiles(ParquetScan(spec, schema, 5), splits, 1 << 30, 1 << 30, 2)
+    return ScannedFiles(ParquetScan(spec, schema, 5), splits, 1 << 30, 2)
 
 
 def run(spec: PipelineSpec, path: Path, files: ScannedFiles | None) -> list[dict[str, Any]]:

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparkext.build_sides.index_recipe import derive_index_recipe
-from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
 from sparkext.engine.derived_rows import DerivedRows
+from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.engine.sinks import groups
 from sparkext.errors import BuildSideTooLargeError, ConditionError
 from sparkext.parquet.scan import ParquetScan
@@ -66,7 +66,7 @@ def source_of(
     """Return a pipeline over the table in parts. The dimension is every join's build side; all columns are integers."""
     scan, file = scan_of(table, tmp_path / "facts")
     below, dims = scan_of(DIMS, tmp_path / "dims")
-    build = ScannedFiles(below, (dims.split(0, 2**62),), 1 << 30, 1 << 30, 1)
+    build = ScannedFiles(below, (dims.split(0, 2**62),), 1 << 30, 1)
     return DerivedRows(
         spec,
         scan,
@@ -76,7 +76,6 @@ def source_of(
         projection,
         integers(len(projection.columns)),
         SETTINGS,
-        1 << 30,
         1 << 30,
         2,
     )

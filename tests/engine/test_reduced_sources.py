@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
-from sparkext.engine.derived_rows import DerivedRows
+from sparkext.engine.derived_rows import DerivedRows, ReducedRows
 from sparkext.engine.operators import early_drop
 from sparkext.engine.pipeline_task import PipelineTask
-from sparkext.engine.reduced_sources import ReducedRows, reduce_sources
+from sparkext.engine.reduced_sources import reduce_sources
+from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expressions.expression import Expression, column, condition, literal
 from sparkext.plans.expressions.key_types import parse_key_type
@@ -67,7 +67,7 @@ def scanned(path: Path, rows: pa.Table, test: Expression | None = None) -> Scann
         pq.write_table(rows, path, row_group_size=max(1, rows.num_rows // 5))
     spec = ScanSpec(tuple(map(ScanColumn, rows.column_names)), rows.num_columns, test, case_sensitive=False)
     scan = ParquetScan(spec, integers(rows.num_columns), 1 << 20)
-    return ScannedFiles(scan, (Split(str(path), 0, 2**62, ()),), 1 << 30, 1 << 30, 2)
+    return ScannedFiles(scan, (Split(str(path), 0, 2**62, ()),), 1 << 30, 2)
 
 
 def below(number: int, most: int) -> Expression:
@@ -122,7 +122,7 @@ def test_scans_drop_what_is_found_by_dropped_keys(
 def pipelined(facts: ScannedFiles, dims: ScannedFiles, spec: PipelineSpec) -> DerivedRows:
     kept = tuple(Expression("column", None, column=number) for number in range(3))
     parts = ((replace(facts.splits[0], length=20_000),), (replace(facts.splits[0], start=20_000),))
-    limits = (SETTINGS, 1 << 30, 1 << 30, 2)
+    limits = (SETTINGS, 1 << 30, 2)
     sources = (dims,) * len(spec.joins)
     return DerivedRows(spec, facts.scan, parts, sources, integers(3), Projection(None, kept), integers(3), *limits)
 
@@ -190,7 +190,6 @@ def test_names_tell_by_what_rows_were_dropped(tmp_path: Path) -> None:
     for most in (10, 20):
         small = scanned(tmp_path / "small", table(2, 300, (200, 100)), below(1, most))
         source = reduce_sources(spec, (small, large), SETTINGS)[1]
-        assert source is not None
         names.add(source.digest())
     assert len(names) == 3
 

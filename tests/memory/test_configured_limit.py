@@ -13,6 +13,7 @@ import pytest
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, open_build_side
+from sparkext.build_sides.sources import BuildSource
 from sparkext.config import read_settings
 from sparkext.engine.pipeline_task import PipelineTask
 from sparkext.errors import BuildSideTooLargeError
@@ -36,11 +37,14 @@ class Kept:
         self.metrics = metrics
 
 
-class OneFile:
+class OneFile(BuildSource):
     """A published build file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    def digest(self) -> str:
+        raise NotImplementedError
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
         return open_build_side(self.path, recipe)
@@ -61,7 +65,7 @@ def joined(file: OneFile, left: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(MemoryProbe, "own_bytes", lambda self: OWN)
     settings = replace(read_settings(lambda key: None, {}), memory_max_bytes=OWN + left if left else 0)
     kept = Kept()
-    task = PipelineTask(SPEC, (file,), SCHEMA, kept, settings=settings, tasks_sharing=1)  # type: ignore[arg-type]
+    task = PipelineTask(SPEC, (file,), SCHEMA, kept, settings=settings, tasks_sharing=1)
     (batch,) = task([pa.record_batch({"key": KEYS[[7, 999_999]]})])
     assert batch.column("number").to_pylist() == [7, 999_999]
     return kept.metrics

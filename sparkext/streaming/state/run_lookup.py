@@ -63,7 +63,7 @@ class RunLookup:
     def evict_indexes(self) -> None:
         """Evict cached indexes beyond the limit of this node."""
         if self._used:
-            evict_other_entries(*zip(*self._used, strict=True))
+            evict_other_entries(*zip(*self._used, strict=True), self._settings.index_cache_max_bytes)
 
     def _stored(self, side: int, run: BatchRun, stored: StoredSide, buckets: range) -> RunRows:
         sources = tuple(self.state.sources(side, run, buckets))
@@ -78,5 +78,4 @@ class RunLookup:
         rows: tuple[StoredSegment, ...] | pa.Table,
         info: SegmentInfo,
     ) -> RunRows:
-        limits = (_NO_LIMIT, self._settings.index_cache_max_bytes)
-        return RunRows(self.state.folder, side, run, buckets, stored, rows, info, *limits, self._threads)
+        return RunRows(self.state.folder, side, run, buckets, stored, rows, info, _NO_LIMIT, self._threads)

@@ -38,7 +38,6 @@ class RunRows(CachedRows):
     rows: tuple[StoredSegment, ...] | pa.Table
     info: SegmentInfo
     max_bytes: int
-    cache_bytes: int
     threads: int
 
     def digest(self) -> str:
