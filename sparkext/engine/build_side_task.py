@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext.build_sides.sources import BuildSource
-from sparkext.engine.requested_sides import plan_requested_sides
+from sparkext.engine.derived_rows import open_source
+from sparkext.engine.pipeline_plan import plan_requested_sides
 from sparkext.engine.worker_task import ConfiguredTask
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory.probes import Tasks
@@ -36,7 +37,8 @@ class BuildSideTask(ConfiguredTask):
 
     def _try_build(self) -> str:
         try:
-            plan_requested_sides(self.spec, self.sources, self.made, self.settings)[self.number].open()
+            sides = plan_requested_sides(self.spec, self.sources, self.made, self.settings)
+            open_source(sides[self.number], self.number)
         except BuildSideTooLargeError as error:
             return str(error)
         return ""

@@ -24,7 +24,7 @@ import pyarrow as pa
 from sparkext.build_sides.cached_rows import CachedRows
 from sparkext.build_sides.index_recipe import IndexRecipe, derive_index_recipes
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.build_sides.sources import BuildSource, SemiJoinReduction, SourceFiles
+from sparkext.build_sides.sources import BuildSource, IndexedSource, SemiJoinReduction, SourceFiles
 from sparkext.config import Settings
 from sparkext.engine.join_pipeline import create_operators, create_sink
 from sparkext.engine.nodes import Operator, Sink
@@ -32,6 +32,7 @@ from sparkext.engine.operators.early_drop import DropCounters, DroppingJoin
 from sparkext.engine.operators.join import Join
 from sparkext.engine.pipeline import Pipeline, Resources
 from sparkext.engine.reduced_sources import reduce_sources
+from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.errors import BuildSideTooLargeError, ConditionError
 from sparkext.expressions.arrow_evaluator import ExpressionError, columns, holds, serialise_failing_values
@@ -105,7 +106,7 @@ class DerivedRows(CachedRows):
         droppings = self.open_reductions()
         spec, order = append_drops(own, tuple(drop.join for drop, _ in droppings))
         builds = [
-            open_source(source, recipe, number)
+            open_source(IndexedSource(source, recipe), number)
             for number, (source, recipe) in enumerate(zip(self.sources, self._recipes(), strict=True))
         ]
         made_by = [line for build in builds for line in build.info.made_by]
@@ -132,7 +133,7 @@ class DerivedRows(CachedRows):
 
         parts = self._regroup_parts()
         run_each(run, range(len(parts)), parts, threads=self.threads)
-        keep(len(parts), self._pipeline([], sink, TaskMetrics(NO_TASK)).run(_NoRows()))
+        keep(len(parts), self._pipeline([], sink, TaskMetrics(NO_TASK)).run(RowBatches((), spec, 1)))
         table = rows.table(self.schema)
         return table, [*made_by, _summarise_steps(spec, tasks, table.num_rows, time.perf_counter() - started)]
 
@@ -305,10 +306,10 @@ SOURCE = -1
 """Join number that stands for the probe side."""
 
 
-def open_source(source: BuildSource, recipe: IndexRecipe, number: int) -> BuildSide:
+def open_source(source: IndexedSource, number: int) -> BuildSide:
     """Open the build side of join `number`, or the probe side (`SOURCE`). A ConditionError names the build side."""
     try:
-        return source.open(recipe)
+        return source.open()
     except ConditionError as error:
         raise ConditionError(f"build side {number + 1}: {error}") from None  # only one exception is reported to the JVM
 
@@ -325,13 +326,3 @@ class _SharedSink:
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         return iter(())
-
-
-class _NoRows:
-    """A source without rows."""
-
-    def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
-        return iter(())
-
-    def confirm(self) -> None:
-        pass

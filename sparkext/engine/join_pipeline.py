@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -18,12 +19,28 @@ from sparkext.engine.operators.reducing_join import ReducingJoin
 from sparkext.engine.pipeline import Pipeline, Resources
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.sinks.groups import Groups
-from sparkext.engine.sinks.outgoing_rows import OutgoingFile, OutgoingRows
-from sparkext.engine.sinks.routed_blocks import OutgoingStream, RoutedBlocks
 from sparkext.engine.sinks.top_rows import TopRows
+from sparkext.memory.freed import FreeMemory
 from sparkext.plans.adaptive.join_order import find_reducers
 from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskMetrics
+
+
+class TaskSink(Protocol):
+    """The destination of a task's result."""
+
+    def open(self, rows: Sink, free: FreeMemory) -> Sink:
+        """Return the sink of the task; `rows` gathers the result."""
+        ...
+
+
+@dataclass(frozen=True)
+class EmittedBatches:
+    """The task emits its result."""
+
+    def open(self, rows: Sink, free: FreeMemory) -> Sink:
+        """Return `rows`."""
+        return rows
 
 
 def create_pipeline(
@@ -33,15 +50,14 @@ def create_pipeline(
     settings: Settings,
     resources: Resources,
     metrics: TaskMetrics | None = None,
-    leaving: OutgoingFile | OutgoingStream | None = None,
+    target: TaskSink = EmittedBatches(),
     order: Sequence[int] = (),
 ) -> Pipeline:
     """Return a task's pipeline, which joins rows and emits the result rows, only the first result rows, or groups.
 
-    With `leaving`, the result rows are sent to other tasks. `order`: the indexes of the joins in the order in which
-    they run, if it differs from the order of the spec.
-
-    Every output batch is checked against `output_schema`, the declared schema of the result.
+    Every output batch is checked against `output_schema`, the declared schema of the result. `target`: the destination
+    of the result. `order`: the indexes of the joins in the order in which they run, if it differs from the order of the
+    spec.
     """
     metrics = TaskMetrics(NO_TASK) if metrics is None else metrics
     metrics.behind = ["filter"] if spec.filter is not None else []
@@ -53,15 +69,7 @@ def create_pipeline(
         {**vars(build.info), "reused": build.reused, "is_partition": build.is_partition} for build in builds
     ]
     operators = create_operators(spec, builds, settings, metrics, order)
-    sink = create_sink(spec, builds, output_schema, settings)
-    if leaving is not None:
-        assert isinstance(sink, GatheredRows), "whole rows leave"
-        free = resources.headroom
-        sink = (
-            OutgoingRows(sink, leaving, free)
-            if isinstance(leaving, OutgoingFile)
-            else RoutedBlocks(sink, leaving, free)
-        )
+    sink = target.open(create_sink(spec, builds, output_schema, settings), resources.headroom)
     if any(one.in_order for one in spec.aggregations):
         resources = replace(resources, cores=1)
     return Pipeline(operators, sink, settings, resources, metrics, order)

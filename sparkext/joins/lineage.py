@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
+from sparkext.engine.join_pipeline import EmittedBatches
+from sparkext.engine.pipeline_plan import PipelinePlan
 from sparkext.engine.pipeline_task import PipelineTask
+from sparkext.engine.task_sources import NumberedParts, PartitionBlocks, ProbeBatches, TaskSource
 from sparkext.joins.columns import OutputField
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.memory import address_space
@@ -101,19 +104,25 @@ class Lineage:
         address_space.check_setting(lambda key: self.input.sparkSession.conf.get(key, None))
         schema = StructType([output.field for output in self.outputs])
         task = PipelineTask(
-            self.spec,
-            self.sources,
-            arrow_schema(schema),
+            self._source(settings),
+            PipelinePlan(self.spec, self.sources, arrow_schema(schema)),
+            EmittedBatches(),
             self.reporter,
-            None if self.scan is None else self.scan.table.scan(self.scan.columns, settings.morsel_max_rows),
-            None if self.scan is None else self.scan.parts,
-            partition=self.partition,
             settings=settings,
             tasks_sharing=count_tasks_per_executor(self.input.sparkSession),
         )
         frame = map_in_arrow(self.input, task, schema)
         setattr(frame, _ATTRIBUTE, self)
         return frame
+
+    def _source(self, settings: Settings) -> TaskSource:
+        """Return the contents of `input` as tasks receive them."""
+        if self.partition is not None:
+            return PartitionBlocks(self.partition)
+        if self.scan is not None:
+            scan = self.scan.table.scan(self.scan.columns, settings.morsel_max_rows)
+            return NumberedParts(scan, self.scan.parts)
+        return ProbeBatches()
 
 
 def create_reporter(session: SparkSession) -> Reporter:

@@ -9,15 +9,17 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from sparkext.build_sides.index_recipe import IndexRecipe, derive_index_recipes
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
-from sparkext.engine.pipeline_task import PipelineTask, read_peak_rss
+from sparkext.engine.pipeline_plan import PipelinePlan
+from sparkext.engine.pipeline_task import read_peak_rss
 from sparkext.engine.sources.streamed_blocks import BucketClock, StreamedBlocks, read_received
-from sparkext.engine.worker_task import MemoryShare, WorkerTask, task_id
+from sparkext.engine.worker_task import ConfiguredTask, task_id
 from sparkext.memory.probes import Tasks
 from sparkext.reports.metrics import TaskMetrics, append_metrics
+from sparkext.reports.reporters import TaskReporter
 from sparkext.shuffle.packed_rows import RowUnpacker
 from sparkext.shuffle.received_partition import FileRows, Partition, PartitionSchemas
 from sparkext.shuffle.streamed import HOME, StreamedExchange, TaskFiles
@@ -27,31 +29,26 @@ _MOST_GROUPS = 17
 
 
 @dataclass(frozen=True)
-class StreamedPartitionTask(WorkerTask):
+class StreamedPartitionTask(ConfiguredTask):
     """Joins blocks as they are received.
 
     They are joined with the build rows of all buckets whose home is this partition, or with the build rows of a single
     moved bucket. The locations of build rows are received before the first block that needs these rows.
     """
 
-    task: PipelineTask
+    plan: PipelinePlan
     schemas: PartitionSchemas
     streamed: StreamedExchange
-
-    @property
-    def share(self) -> MemoryShare:
-        """The memory share of the join task."""
-        return MemoryShare(self.task.settings, self.task.tasks_sharing)
+    reporter: TaskReporter
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
-        spec, settings = self.task.spec, self.task.settings
-        whole = self.task.open()
+        settings, recipes = self.settings, self.plan.recipes(self.settings)
+        whole = self.plan.open(settings)
         resources = replace(Resources.of_this_task(tasks), cores=1)  # bucket costs are CPU times of one thread
         clock = BucketClock(TaskFiles(self.streamed.run))
         rows = RowUnpacker(self.schemas.probe)
         partition = task_id().partition
-        recipes = dict(enumerate(derive_index_recipes(spec, settings.debug_hash_mask)))
         groups = _Groups(lambda places: self._build_sides(recipes, whole, places))
         metrics = TaskMetrics(task_id())
         try:
@@ -64,13 +61,14 @@ class StreamedPartitionTask(WorkerTask):
                         groups.add(group, build.content)
                     continue
                 part = TaskMetrics(task_id())
-                pipeline = create_pipeline(spec, groups.of(group), self.task.output_schema, settings, resources, part)
+                spec, schema = self.plan.spec, self.plan.output_schema
+                pipeline = create_pipeline(spec, groups.of(group), schema, settings, resources, part)
                 yield from pipeline.run(StreamedBlocks(come, rows, settings.morsel_max_rows, clock))
                 metrics = append_metrics(metrics, part)
         finally:
             clock.tell()
             metrics.peak_rss_bytes = read_peak_rss()
-            self.task.reporter.report(metrics)
+            self.reporter.report(metrics)
 
     def _build_sides(
         self, recipes: dict[int, IndexRecipe], whole: dict[int, BuildSide], places: pa.Buffer

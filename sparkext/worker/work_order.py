@@ -16,10 +16,13 @@ from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
 from sparkext.engine.build_side_task import BuildSideTask
 from sparkext.engine.derived_rows import DerivedRows
+from sparkext.engine.join_pipeline import EmittedBatches
+from sparkext.engine.pipeline_plan import PipelinePlan
 from sparkext.engine.pipeline_task import PipelineTask
 from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.engine.sinks.outgoing_rows import OutgoingFile
 from sparkext.engine.sinks.routed_blocks import OutgoingStream
+from sparkext.engine.task_sources import DerivedProbe, ListedSplits, PartitionFiles, ProbeBatches, TaskSource
 from sparkext.engine.worker_task import check_version
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.rules import Calendars
@@ -69,26 +72,18 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedPartitionTask, StructT
         This worker has another version of sparkext.
     """
     order = _read(order_json)
-    output = _parse_schema(order["output"])
-    settings = read_settings(order["settings"].get, {})
-    sharing = order.get("tasks_sharing")
-    leaving = order.get("leaving")
-    task = PipelineTask(
-        PipelineSpec.from_data(order["spec"]),
-        tuple(None if build is None else _parse_source(build, settings, sharing) for build in order["builds"]),
-        arrow_schema(output if leaving is None else _parse_schema(leaving["schema"])),
-        FileReporter(order["run"]),
-        _parse_scan(order["scan"], settings) if "scan" in order else None,
-        made=_parse_source(order["made"], settings, sharing) if "made" in order else None,
-        partition=_parse_received(order["arriving"]) if "arriving" in order else None,
-        partition_in_files=True,
-        leaving=None if leaving is None else _parse_outgoing(leaving, settings),
-        settings=settings,
-        tasks_sharing=sharing,
-    )
-    if task.partition is not None and "streamed" in order["arriving"]:
-        return StreamedPartitionTask(task, task.partition, StreamedExchange(**order["arriving"]["streamed"])), output
-    return task, output
+    settings, output = read_settings(order["settings"].get, {}), _parse_schema(order["output"])
+    leaving, arriving = order.get("leaving"), order.get("arriving")
+    schema = arrow_schema(output if leaving is None else _parse_schema(leaving["schema"]))
+    plan = PipelinePlan(PipelineSpec.from_data(order["spec"]), _parse_sources(order, settings), schema)
+    reporter, sharing = FileReporter(order["run"]), order.get("tasks_sharing")
+    if arriving is not None and "streamed" in arriving:
+        streamed, received = StreamedExchange(**arriving["streamed"]), _parse_received(arriving)
+        task = StreamedPartitionTask(plan, received, streamed, reporter, settings=settings, tasks_sharing=sharing)
+        return task, output
+    sink = EmittedBatches() if leaving is None else _parse_outgoing(leaving, settings)
+    source = _parse_task_source(order, settings)
+    return PipelineTask(source, plan, sink, reporter, settings=settings, tasks_sharing=sharing), output
 
 
 def build(order_json: str) -> tuple[BuildSideTask, StructType]:
@@ -105,9 +100,8 @@ def build(order_json: str) -> tuple[BuildSideTask, StructType]:
     order = _read(order_json)
     settings = read_settings(order["settings"].get, {})
     sharing = order.get("tasks_sharing")
-    sources = tuple(None if one is None else _parse_source(one, settings, sharing) for one in order["builds"])
     made = _parse_source(order["made"], settings, sharing) if "made" in order else None
-    spec = PipelineSpec.from_data(order["spec"])
+    spec, sources = PipelineSpec.from_data(order["spec"]), _parse_sources(order, settings)
     task = BuildSideTask(spec, order["number"], sources, made, settings=settings, tasks_sharing=sharing)
     return task, _parse_schema(order["output"])
 
@@ -136,6 +130,21 @@ def _read(order_json: str) -> dict[str, Any]:
     order: dict[str, Any] = json.loads(order_json)
     check_version(order.get("package", "before 0.1.0"))
     return order
+
+
+def _parse_task_source(order: dict[str, Any], settings: Settings) -> TaskSource:
+    if "arriving" in order:
+        return PartitionFiles(_parse_received(order["arriving"]))
+    if "made" in order:
+        return DerivedProbe(_parse_source(order["made"], settings, order.get("tasks_sharing")))
+    if "scan" in order:
+        return ListedSplits(_parse_scan(order["scan"], settings))
+    return ProbeBatches()
+
+
+def _parse_sources(order: dict[str, Any], settings: Settings) -> tuple[BuildSource | None, ...]:
+    sharing = order.get("tasks_sharing")
+    return tuple(None if build is None else _parse_source(build, settings, sharing) for build in order["builds"])
 
 
 def _parse_source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None) -> BuildSource:

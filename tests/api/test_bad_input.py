@@ -17,7 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import SparkExtError, pipelined_join
+from sparkext.engine.join_pipeline import EmittedBatches
+from sparkext.engine.pipeline_plan import PipelinePlan
 from sparkext.engine.pipeline_task import PipelineTask
+from sparkext.engine.task_sources import ProbeBatches
 from sparkext.errors import BuildSideTooLargeError, ConfigError, EnvironmentProblemError, InvalidJoinError
 from sparkext.joins.lineage import find_lineage
 from sparkext.spark.arrow import arrow_schema
@@ -629,10 +632,10 @@ def task(left: DataFrame, right: DataFrame) -> Iterator[tuple[DataFrame, Pipelin
     lineage = find_lineage(out)
     assert lineage is not None and lineage.reporter is not None
     settings = pytest.importorskip("sparkext.config").read_settings(lambda key: None, {})
-    schema = arrow_schema(out.schema)
+    plan = PipelinePlan(lineage.spec, lineage.sources, arrow_schema(out.schema))
     yield (
         left,
-        PipelineTask(lineage.spec, lineage.sources, schema, lineage.reporter, settings=settings, tasks_sharing=2),
+        PipelineTask(ProbeBatches(), plan, EmittedBatches(), lineage.reporter, settings=settings, tasks_sharing=2),
     )
 
 
@@ -641,8 +644,8 @@ def test_a_task_whose_output_has_another_type(task: tuple[DataFrame, PipelineTas
     left, works = task
     types = "k bigint, s string, v double, t string, w boolean"
     assert map_in_arrow(left, works, left.sparkSession.range(0).selectExpr().schema.fromDDL(types)).count()
-    fields = [pa.field("t", pa.int32()) if field.name == "t" else field for field in works.output_schema]
-    broken = replace(works, output_schema=pa.schema(fields))
+    fields = [pa.field("t", pa.int32()) if field.name == "t" else field for field in works.plan.output_schema]
+    broken = replace(works, plan=replace(works.plan, output_schema=pa.schema(fields)))
     declared = left.schema.fromDDL(types.replace("t string", "t int"))
     out = map_in_arrow(left, broken, declared)
     assert_pipelined(out)

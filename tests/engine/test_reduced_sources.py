@@ -15,10 +15,13 @@ import pytest
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
 from sparkext.engine.derived_rows import DerivedRows, ReducedRows
+from sparkext.engine.join_pipeline import EmittedBatches
 from sparkext.engine.operators import early_drop
+from sparkext.engine.pipeline_plan import PipelinePlan
 from sparkext.engine.pipeline_task import PipelineTask
 from sparkext.engine.reduced_sources import reduce_sources
 from sparkext.engine.scanned_files import ScannedFiles
+from sparkext.engine.task_sources import ProbeBatches
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expressions.expression import Expression, column, condition, literal
 from sparkext.plans.expressions.key_types import parse_key_type
@@ -90,7 +93,8 @@ def answered(
             for at, ref in enumerate(spec.outputs)
         ]
     )
-    task = PipelineTask(spec, sources, schema, reported, settings=settings, tasks_sharing=1)
+    plan = PipelinePlan(spec, sources, schema)
+    task = PipelineTask(ProbeBatches(), plan, EmittedBatches(), reported, settings=settings, tasks_sharing=1)
     batches = task(pa.RecordBatch.from_arrays(batch.columns, schema=integers(2)) for batch in probe.to_batches(500))
     found = Counter(row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
     return found, [index["build_rows"] for index in reported.metrics.indexes]

@@ -15,7 +15,10 @@ from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, open_build_side
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import read_settings
+from sparkext.engine.join_pipeline import EmittedBatches
+from sparkext.engine.pipeline_plan import PipelinePlan
 from sparkext.engine.pipeline_task import PipelineTask
+from sparkext.engine.task_sources import ProbeBatches
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory.probes import MemoryProbe, process_probe
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
@@ -65,7 +68,8 @@ def joined(file: OneFile, left: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(MemoryProbe, "own_bytes", lambda self: OWN)
     settings = replace(read_settings(lambda key: None, {}), memory_max_bytes=OWN + left if left else 0)
     kept = Kept()
-    task = PipelineTask(SPEC, (file,), SCHEMA, kept, settings=settings, tasks_sharing=1)
+    plan = PipelinePlan(SPEC, (file,), SCHEMA)
+    task = PipelineTask(ProbeBatches(), plan, EmittedBatches(), kept, settings=settings, tasks_sharing=1)
     (batch,) = task([pa.record_batch({"key": KEYS[[7, 999_999]]})])
     assert batch.column("number").to_pylist() == [7, 999_999]
     return kept.metrics

@@ -102,7 +102,10 @@ def read_layers() -> list[str]:
 
 def trace_probe_batch() -> list[Hop]:
     """Return the hops from a probe batch's arrival at a pipeline of two joins to its first result."""
+    from sparkext.engine.join_pipeline import EmittedBatches
+    from sparkext.engine.pipeline_plan import PipelinePlan
     from sparkext.engine.pipeline_task import PipelineTask
+    from sparkext.engine.task_sources import ProbeBatches
     from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
     from tests.engine import test_reduced_sources as pipelines
 
@@ -124,7 +127,14 @@ def trace_probe_batch() -> list[Hop]:
         spec = PipelineSpec(2, joins, (ColumnRef(0, 0), ColumnRef(1, 1), ColumnRef(2, 1)))
         schema = pa.schema([(f"c{number}", pa.int64()) for number in range(3)])
         settings = replace(pipelines.SETTINGS, morsel_max_rows=1000, morsel_min_rows=1)
-        task = PipelineTask(spec, sources, schema, pipelines.Reported(), settings=settings, tasks_sharing=1)
+        task = PipelineTask(
+            ProbeBatches(),
+            PipelinePlan(spec, sources, schema),
+            EmittedBatches(),
+            pipelines.Reported(),
+            settings=settings,
+            tasks_sharing=1,
+        )
         results = iter(task(batches()))
         try:
             for _ in results:

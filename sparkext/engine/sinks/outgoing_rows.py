@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.build_sides.rows_on_disk import share_of_headroom
+from sparkext.engine.nodes import Sink
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.worker_task import task_id
 from sparkext.kernels.shuffle.join_size import WIDTH, add_to_sketch
@@ -46,6 +47,11 @@ class OutgoingFile:
         note = beside_task(self.run, "target")
         assert note is not None, "called in a task"
         return Path(note.read_text(encoding="utf-8"))
+
+    def open(self, rows: Sink, free: FreeMemory) -> Sink:
+        """Return the sink that writes the file."""
+        assert isinstance(rows, GatheredRows), "whole rows are sent"
+        return OutgoingRows(rows, self, free)
 
 
 class OutgoingRows:

@@ -10,6 +10,7 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
+from sparkext.engine.nodes import Sink
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.worker_task import task_id
 from sparkext.memory.freed import FreeMemory, headroom_for
@@ -37,6 +38,11 @@ class OutgoingStream:
     partitioning: Partitioning
     streamed: StreamedExchange
     way: str
+
+    def open(self, rows: Sink, free: FreeMemory) -> Sink:
+        """Return the sink that routes the rows."""
+        assert isinstance(rows, GatheredRows), "whole rows are sent"
+        return RoutedBlocks(rows, self, free)
 
 
 class RoutedBlocks:
