@@ -33,6 +33,7 @@ def joins(a: DataFrame, b: DataFrame, table: pa.Table, frame: pd.DataFrame) -> l
         a.transform(pipelined_join(frame, on="id", partitioned=False, algorithm="hash")),
         a.transform(asof_join(b, on=("time", "at"), by=["id"], tolerance=timedelta(minutes=5))),
         a.transform(asof_join(table, "time", by=[("id", "key")], direction="nearest", tolerance=5)),
+        a.transform(asof_join(table, "time", tolerance="10 minutes")),
         a.transform(theta_join(b, lambda left, right: left.x < right.y)),
         a.transform(theta_join(b, _near, how="left")),
     ]
@@ -66,6 +67,7 @@ def streams(a: DataFrame, b: DataFrame) -> list[DataFrame]:
     return [
         stream_join(a, b, on="id", retain="1 hour"),
         stream_join(a, b, on=[("price", ">=", "low")], how="left", retain=("1 hour", None), name="prices"),
+        stream_join(a, b, on="id", retain=(timedelta(hours=1), "interval 2 hours")),
         stream_join(a, b, on=a.price >= b.low),
         stream_join(a, b, on=_near),
         stream_asof_join(a, b, on=("traded", "quoted"), by="symbol", tolerance=timedelta(minutes=5)),
@@ -74,6 +76,7 @@ def streams(a: DataFrame, b: DataFrame) -> list[DataFrame]:
             a, time="ts", order_key=F.col("device") % 7, operator_key=["device"], apply=_same, schema="ts timestamp"
         ),
         queries.output("q", s=a, time="ts", watermark="10 seconds"),
+        queries.output("q", s=a, time="ts", watermark=timedelta(seconds=10)),
     ]
 
 
@@ -89,3 +92,4 @@ def refused(a: DataFrame, b: DataFrame) -> None:
     pipelined_join(a, b)  # type: ignore[arg-type]
     theta_join(b, "x < y")  # type: ignore[arg-type]
     ordered(a, order_key="device")  # type: ignore[call-arg]
+    stream_join(a, b, on="id", retain=60)  # type: ignore[arg-type]

@@ -19,14 +19,15 @@ from sparkext.spark.frames import is_dataframe
 from sparkext.spark.session_settings import is_case_sensitive, read_session_options
 
 if TYPE_CHECKING:
-    import datetime
     from decimal import Decimal
 
     import pandas as pd
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    Tolerance = int | float | Decimal | datetime.timedelta | None
+    from sparkext.joins.durations import Duration
+
+    Tolerance = int | float | Decimal | Duration | None
 
 _USAGE = 'left.transform(asof_join(right, on="time"))'
 
@@ -45,7 +46,7 @@ def asof_join(
 ) -> Callable[[DataFrame], DataFrame]:
     """Join each row with the single row of `other` whose `on` value is nearest; for `DataFrame.transform`.
 
-        out = trades.transform(asof_join(quotes, on="time", by="symbol", tolerance=timedelta(seconds=2)))
+        out = trades.transform(asof_join(quotes, on="time", by="symbol", tolerance="2 seconds"))
 
     Arguments have the names and the meaning of pandas' `merge_asof`, but neither side has to be sorted. `other` is the
     build side: it is published once per node, and the first worker of a node that needs it sorts it. With the session
@@ -74,9 +75,9 @@ def asof_join(
         `backward`: the last row of `other` at or before the value; `forward`: the first row at or after it;
         `nearest`: the nearer one of the two.
     tolerance:
-        The largest distance, inclusive; unlimited if left out. For timestamps a `timedelta`; for dates a `timedelta`,
-        rounded down to days, or an int of days; for integers an int, for decimals an int or a Decimal, for floats any
-        number.
+        The largest distance, inclusive; unlimited if left out. For timestamps a text such as `10 minutes` or a
+        `timedelta`; for dates one of these, rounded down to days, or an int of days; for integers an int, for decimals
+        an int or a Decimal, for floats any number.
     allow_exact_matches:
         Whether a row with an equal value matches.
     how:

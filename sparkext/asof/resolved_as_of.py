@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from sparkext.joins.columns import OutputField, as_nullable, check_names, find_common_type, resolve_column
+from sparkext.joins.durations import read_duration
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.expressions.number_types import MOST_DIGITS
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _TIMES = ("timestamp", "timestamp_ntz")
+_MICROSECONDS_PER_DAY = 86_400_000_000
 _BEYOND_WORDS = 10**20
 _BEYOND_FLOATS = 10**308
+_NUMBERS = {"decimal": "a Decimal or a whole number", "float32": "a number", "float64": "a number"}
+"""Numbers that are tolerances, by type of the column."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +143,15 @@ def _check_tolerance(
         return None
     if tolerance is None:
         return None
-    units = _convert_tolerance(tolerance, on_type)
+    if on_type.name in _TIMES:
+        return read_duration("tolerance", tolerance, problems)
+    if on_type.name == "date" and (not isinstance(tolerance, int) or isinstance(tolerance, bool) or tolerance < 0):
+        duration = read_duration("tolerance", tolerance, problems, "a whole number of days, or ")
+        return None if duration is None else duration // _MICROSECONDS_PER_DAY
+    units = _convert_number(tolerance, on_type)
     if units is None:
-        problems.append(f"tolerance={tolerance!r}: expected {_describe_expected_tolerance(on_type)} of at least 0")
-        return None
+        expected = _NUMBERS.get(on_type.name, "a whole number")
+        problems.append(f"tolerance={tolerance!r}: expected {expected} of at least 0")
     return units
 
 
@@ -153,18 +161,12 @@ def _has_distance(on_type: KeyType) -> bool:
     return on_type.name in (*_INTEGERS, *_TIMES, "float32", "float64", "date")
 
 
-def _convert_tolerance(tolerance: Any, on_type: KeyType) -> int | float | None:
+def _convert_number(tolerance: Any, on_type: KeyType) -> int | float | None:
     """Return the tolerance in units of the type, None if it does not fit the type, is negative or is NaN."""
-    if isinstance(tolerance, datetime.timedelta):
-        unit = {"date": datetime.timedelta(days=1), **dict.fromkeys(_TIMES, datetime.timedelta(microseconds=1))}
-        if on_type.name not in unit or tolerance < datetime.timedelta(0):
-            return None
-        return tolerance // unit[on_type.name]
-    if isinstance(tolerance, bool) or on_type.name in _TIMES:
-        return None
     floating = on_type.name in ("float32", "float64")
-    numbers = {"decimal": (int, Decimal), "float32": (int, float, Decimal), "float64": (int, float, Decimal)}
-    if not isinstance(tolerance, numbers.get(on_type.name, (int,))) or _is_nan(tolerance) or tolerance < 0:
+    numbers = (int, float, Decimal) if floating else (int, Decimal) if on_type.name == "decimal" else (int,)
+    is_number = isinstance(tolerance, numbers) and not isinstance(tolerance, bool)
+    if not is_number or _is_nan(tolerance) or tolerance < 0:
         return None
     # All tolerances beyond the type's range are equivalent, so they are capped.
     if floating:
@@ -174,16 +176,6 @@ def _convert_tolerance(tolerance: Any, on_type: KeyType) -> int | float | None:
 
 def _is_nan(number: Any) -> bool:
     return number.is_nan() if isinstance(number, Decimal) else bool(number != number)
-
-
-def _describe_expected_tolerance(on_type: KeyType) -> str:
-    if on_type.name in _TIMES:
-        return "a timedelta"
-    if on_type.name == "date":
-        return "a timedelta, or a whole number of days,"
-    return {"decimal": "a Decimal or a whole number", "float32": "a number", "float64": "a number"}.get(
-        on_type.name, "a whole number"
-    )
 
 
 def _spell_label(arguments: AsOfArguments, names: Sequence[tuple[str, str, bool]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
 from sparkext.asof.stream_as_of_task import StreamAsOfJoinTask
 from sparkext.joins.arguments import check_arrow_types, check_signature, refuse
 from sparkext.joins.columns import resolve_column
+from sparkext.joins.durations import Duration
 from sparkext.joins.lineage import Lineage
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.rows.types import spark_key_type
@@ -34,7 +34,7 @@ def stream_asof_join(
     on: str | tuple[str, str],
     by: str | Sequence[str | tuple[str, str]] | None = None,
     direction: str = "backward",
-    tolerance: datetime.timedelta | None = None,
+    tolerance: Duration | None = None,
     allow_exact_matches: bool = True,
     how: str = "left",
     ties: str | None = None,
@@ -42,7 +42,7 @@ def stream_asof_join(
 ) -> DataFrame:
     """Join each row of a stream with the single row of another stream that is nearest in time.
 
-        priced = stream_asof_join(trades, quotes, on=("traded", "quoted"), by="symbol", tolerance=timedelta(minutes=5))
+        priced = stream_asof_join(trades, quotes, on=("traded", "quoted"), by="symbol", tolerance="5 minutes")
 
     A row is emitted once, after the watermark has passed all rows that may be the nearest. A quote that arrives late,
     but not too late for the watermark, therefore counts. The result does not depend on the order of arrival.

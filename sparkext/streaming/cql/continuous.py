@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkext.errors import InvalidQueryError
 from sparkext.joins.arguments import check_signature
+from sparkext.joins.durations import Duration
 from sparkext.streaming.cql.frame import OutputArguments, create_query_frame
 from sparkext.streaming.cql.language.binder import bind
 from sparkext.streaming.cql.language.drawing import Drawing, draw_graph
@@ -131,7 +132,7 @@ class ContinuousQueries:
         query: str,
         *,
         time: str,
-        watermark: str | None = None,
+        watermark: Duration | None = None,
         ties: str | None = None,
         serial: bool = False,
         until: datetime | None = None,
@@ -147,8 +148,8 @@ class ContinuousQueries:
         time:
             The name of the event-time column, a timestamp, in all streams and in the result.
         watermark:
-            How late rows may arrive, as in `DataFrame.withWatermark`. Required for streaming DataFrames without a
-            watermark.
+            How late rows may arrive, as in `DataFrame.withWatermark`: a text such as `10 seconds` or a timedelta.
+            Required for streaming DataFrames without a watermark.
         ties:
             A column of all streams that orders rows of equal time. By default their content orders them.
         serial:
@@ -173,7 +174,7 @@ class ContinuousQueries:
         self,
         *queries: str,
         time: str,
-        watermark: str | None = None,
+        watermark: Duration | None = None,
         ties: str | None = None,
         serial: bool = False,
         until: datetime | None = None,

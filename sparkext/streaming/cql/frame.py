@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.errors import InvalidQueryError
 from sparkext.joins.columns import resolve_column
+from sparkext.joins.durations import read_duration
 from sparkext.plans.expressions.number_types import INTEGERS
 from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.spark.arrow import arrow_schema
@@ -69,18 +70,17 @@ def create_query_frame(asked: OutputArguments, streams: Mapping[str, Any]) -> Da
     graph = asked.graph.needed(queries)
     frames = _resolve_frames(graph, asked.graph, streams, queries, problems)
     check_name(asked.name, problems)
-    for argument, value in (("time", asked.time), ("watermark", asked.watermark), ("ties", asked.ties)):
+    for argument, value in (("time", asked.time), ("ties", asked.ties)):
         if not isinstance(value, str) and (value is not None or argument == "time"):
-            problems.append(
-                f"{argument}={value!r}: expected {'a delay' if argument == 'watermark' else 'the name of a column'}"
-            )
+            problems.append(f"{argument}={value!r}: expected the name of a column")
+    delay = None if asked.watermark is None else read_duration("watermark", asked.watermark, problems)
     if not isinstance(asked.serial, bool):
         problems.append(f"serial={asked.serial!r}: expected True or False")
     if problems:
         raise InvalidQueryError(problems)
     session = next(iter(frames.values())).sparkSession
     settings = settings_of(session)
-    sources = {name: _Source(frame, graph.streams[name], asked, problems) for name, frame in frames.items()}
+    sources = {name: _Source(frame, graph.streams[name], asked, delay, problems) for name, frame in frames.items()}
     if len({frame.isStreaming for frame in frames.values()}) > 1:
         said = [f"{name} is a {'stream' if frame.isStreaming else 'table'}" for name, frame in frames.items()]
         problems.append(f"{', '.join(said)}: use only streams, or only tables")
@@ -155,7 +155,9 @@ def _resolve_frames(
 class _Source:
     """The DataFrame of one stream."""
 
-    def __init__(self, frame: DataFrame, stream: BoundStream, asked: OutputArguments, problems: list[str]) -> None:
+    def __init__(
+        self, frame: DataFrame, stream: BoundStream, asked: OutputArguments, delay: int | None, problems: list[str]
+    ) -> None:
         name, registered = stream.name, stream.registered
         self._name, self.columns = name, stream.columns
         case_sensitive = is_case_sensitive(frame.sparkSession)
@@ -172,12 +174,12 @@ class _Source:
             if kind not in ("timestamp", "timestamp_ntz"):
                 problems.append(f"{asked.time} of {name} is a {kind}: expected a timestamp")
             elif frame.isStreaming and not is_marked(self.time):
-                if asked.watermark is None:
+                if delay is None:
                     problems.append(
                         f"{asked.time} of {name} has no watermark: pass watermark=…, the maximum delay of rows"
                     )
                 else:
-                    frame = frame.withWatermark(quote_name(self.time.name), asked.watermark)
+                    frame = frame.withWatermark(quote_name(self.time.name), f"{delay} microseconds")
         ties = None if asked.ties is None else place(asked.ties)
         self.ties = None if ties is None else fields[ties]
         if self.ties is not None and spark_key_type(self.ties) is None:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
+from sparkext.joins.durations import read_duration
 from sparkext.spark.arrow import arrow_schema
 from sparkext.streaming.join.event_times import resolve_event_times
 from sparkext.streaming.state.stream_state import StoredSide
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_UNITS = {
-    "microsecond": 1,
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-    "week": 604_800_000_000,
-}
-_PART = re.compile(r"(\d+)\s*([a-z]+)")
 
 
 def resolve_stored_sides(
@@ -51,22 +40,8 @@ def resolve_stored_sides(
 
 def _resolve_retention(retain: Any, problems: list[str]) -> tuple[int | None, int | None]:
     """Return the retention of each side in microseconds, None for ever."""
-    given = retain if isinstance(retain, tuple) else (retain, retain)
-    if len(given) != 2:
-        problems.append(f"retain={retain!r}: expected a duration, or a tuple of two, for the left and the right side")
-        return None, None
-    left, right = (None if time is None else _parse_duration(time, problems) for time in given)
-    return left, right
-
-
-def _parse_duration(time: Any, problems: list[str]) -> int | None:
-    text = time.lower().strip().removeprefix("interval") if isinstance(time, str) else ""
-    parts = [(int(number), unit.removesuffix("s")) for number, unit in _PART.findall(text)]
-    if not parts or _PART.sub("", text).strip() or not all(unit in _UNITS for _, unit in parts):
-        problems.append(
-            f"retain={time!r}: expected a duration such as '1 hour' or '90 seconds', in {', '.join(_UNITS)}s. Months"
-            " and years have no fixed length. A number of rows is not supported, because streams have no order: `cql`"
-            " has windows of rows, in the order of time"
-        )
-        return None
-    return sum(number * _UNITS[unit] for number, unit in parts)
+    if isinstance(retain, tuple) and len(retain) == 2:
+        left, right = (None if time is None else read_duration("retain", time, problems) for time in retain)
+        return left, right
+    both = None if retain is None else read_duration("retain", retain, problems, "a tuple for both sides, or ")
+    return both, both

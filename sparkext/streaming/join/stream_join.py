@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.config import Settings
 from sparkext.joins.arguments import check_arrow_types, check_signature, refuse
+from sparkext.joins.durations import Duration
 from sparkext.joins.join_condition import JoinCondition, read_condition
 from sparkext.joins.lineage import Lineage
 from sparkext.joins.resolved_join import ResolvedJoin, resolve_join
@@ -35,7 +36,7 @@ def stream_join(
     *,
     on: On = None,
     how: str = "inner",
-    retain: str | tuple[str | None, str | None] | None = None,
+    retain: Duration | tuple[Duration | None, Duration | None] | None = None,
     event_time: str | None = None,
     name: str | None = None,
 ) -> DataFrame:
@@ -61,9 +62,10 @@ def stream_join(
         `inner`, or `cross` without `on`; `semi`: left rows, when they first match; `left`: pairs, and left rows without
         a match, when they expire. `semi` and `left` require `retain` for the left side.
     retain:
-        How long after its event time a row matches rows of the other side: a time such as `1 hour`, or a tuple with
-        a time for each side, one of which may be None. Both sides then need a watermark, whose column is the event
-        time. Late rows are dropped, as in Spark's own joins. By default rows of any age match, and all rows are stored.
+        How long after its event time a row matches rows of the other side: a text such as `1 hour` or a timedelta, or a
+        tuple with one of these for each side, one of which may be None. Both sides then need a watermark, whose column
+        is the event time. Late rows are dropped, as in Spark's own joins. By default rows of any age match, and all
+        rows are stored.
     event_time:
         The name of an additional column: the later event time of the two rows, or, for a row without a match, the time
         at which it expired. It has a watermark, for windows after the join; no other column of the result has one. Both

@@ -308,7 +308,7 @@ def test_what_cannot_be_joined(spark: SparkSession, feeds: tuple[Feed, Feed]) ->
     )
     assert "left column 'prices' does not exist; did you mean 'price'?" in problems(one, other, on=[("prices", "low")])
     told = problems(one, other, on=ON, retain="1 month", name="a/b")
-    assert "Months and years have no fixed length" in told and "name='a/b': expected at most 100 letters" in told
+    assert "months and years have no fixed length" in told and "name='a/b': expected at most 100 letters" in told
     assert "retain requires one column with a watermark on the left side, which has no such column" in problems(
         one, other, on=ON, retain="1 hour"
     )

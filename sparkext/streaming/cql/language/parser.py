@@ -9,6 +9,7 @@ from typing import Any
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, v_args
 from lark.exceptions import VisitError
 
+from sparkext.joins.durations import UNITS
 from sparkext.streaming.cql.language.grammar import GRAMMAR
 from sparkext.streaming.cql.language.problems import CqlProblems
 from sparkext.streaming.cql.language.syntax import (
@@ -31,16 +32,6 @@ from sparkext.streaming.cql.language.syntax import (
     Window,
 )
 from sparkext.streaming.cql.language.unsupported import describe_unsupported_sql
-
-UNITS = {
-    **dict.fromkeys(("microsecond", "microseconds", "us"), 1),
-    **dict.fromkeys(("millisecond", "milliseconds", "ms"), 1_000),
-    **dict.fromkeys(("second", "seconds", "s"), 1_000_000),
-    **dict.fromkeys(("minute", "minutes", "min"), 60_000_000),
-    **dict.fromkeys(("hour", "hours", "h"), 3_600_000_000),
-    **dict.fromkeys(("day", "days", "d"), 86_400_000_000),
-}
-"""Microseconds per unit of time."""
 
 _SAID = {
     "NAME": "a name",
