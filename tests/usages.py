@@ -36,6 +36,11 @@ def joins(a: DataFrame, b: DataFrame, table: pa.Table, frame: pd.DataFrame) -> l
         a.transform(asof_join(table, "time", tolerance="10 minutes")),
         a.transform(theta_join(b, lambda left, right: left.x < right.y)),
         a.transform(theta_join(b, _near, how="left")),
+        pipelined_join(a, b, "id"),
+        pipelined_join(pipelined_join(a, table, on=["id"]), b, on=[("id", "key")], how="left"),
+        asof_join(a, b, on="time", tolerance=timedelta(minutes=5)),
+        theta_join(a, frame, _near, how="semi"),
+        a.transform(pipelined_join, b, on="id"),
     ]
 
 
@@ -70,6 +75,12 @@ def streams(a: DataFrame, b: DataFrame) -> list[DataFrame]:
         stream_join(a, b, on="id", retain=(timedelta(hours=1), "interval 2 hours")),
         stream_join(a, b, on=a.price >= b.low),
         stream_join(a, b, on=_near),
+        a.transform(stream_join(b, on="id", name="ids")),
+        a.transform(stream_asof_join(b, on="time")),
+        a.transform(ordered(time="ts", order_key="device")),
+        a.transform(queries.output("q", time="ts")),
+        a.transform(queries.outputs("q", "r", time="ts", serial=True)),
+        queries.outputs("q", "r", time="ts", s=a),
         stream_asof_join(a, b, on=("traded", "quoted"), by="symbol", tolerance=timedelta(minutes=5)),
         ordered(a, time="ts", order_key="device"),
         ordered(
@@ -85,11 +96,14 @@ def _same(rows: pa.Table) -> pa.Table:
 
 
 def refused(a: DataFrame, b: DataFrame) -> None:
-    pipelined_join(b, on=5)  # type: ignore[arg-type]
-    pipelined_join(b, on={"a": "b"})  # type: ignore[arg-type]
-    pipelined_join(b, "id", partitioned="yes")  # type: ignore[arg-type]
-    pipelined_join(b, "id", hwo="left")  # type: ignore[call-arg]
-    pipelined_join(a, b)  # type: ignore[arg-type]
-    theta_join(b, "x < y")  # type: ignore[arg-type]
-    ordered(a, order_key="device")  # type: ignore[call-arg]
-    stream_join(a, b, on="id", retain=60)  # type: ignore[arg-type]
+    pipelined_join(b, on=5)  # type: ignore[call-overload]
+    pipelined_join(b, on={"a": "b"})  # type: ignore[call-overload]
+    pipelined_join(b, "id", partitioned="yes")  # type: ignore[call-overload]
+    pipelined_join(b, "id", hwo="left")  # type: ignore[call-overload]
+    pipelined_join(a, b, on=5)  # type: ignore[call-overload]
+    pipelined_join(a, b, b)  # type: ignore[call-overload]
+    theta_join(b, "x < y")  # type: ignore[call-overload]
+    ordered(a, order_key="device")  # type: ignore[call-overload]
+    stream_join(a, b, on="id", retain=60)  # type: ignore[call-overload]
+    stream_join(a, b, "id")  # type: ignore[call-overload]
+    a.transform(ordered(a, time="ts"))  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ _PASSED_ON = (
     "problems",
     "problems.problems",
     "error.text",
+    "obstacles",
     "'\\n'.join(problems)",
     "str(error)",
     "misconfigured",

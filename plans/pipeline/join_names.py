@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 _KINDS = {
     "inner": "inner",
     "cross": "inner",
@@ -24,6 +26,6 @@ def parse_join_kind(how: str) -> str | None:
     return _KINDS.get(how.lower().replace("_", ""))
 
 
-def join_names() -> str:
-    """Return all names, for an error message."""
-    return ", ".join(_KINDS)
+def join_names(kinds: Container[str] = frozenset(_KINDS.values())) -> str:
+    """Return all names of some kinds, for an error message."""
+    return ", ".join(name for name, kind in _KINDS.items() if kind in kinds)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, PARTITIONED, Settings
+from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, PARTITIONED
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
 from sparkext.joins import planned
-from sparkext.joins.arguments import check_arrow_types, check_no_left_side, check_signature, read_or_default, refuse
-from sparkext.joins.build_side import DriverBuildSide, convert_build_side, publish
+from sparkext.joins.arguments import read_kind
+from sparkext.joins.calls import Transform, transform_function
 from sparkext.joins.join_condition import read_condition
-from sparkext.joins.lineage import Lineage, lineage_of
-from sparkext.joins.ownership import shuffle_with_build_rows
-from sparkext.joins.resolved_join import ResolvedJoin, check_left_names, resolve_join
-from sparkext.partitioned.blocks import check_partitionable, is_partitionable, shuffle_by_partition
-from sparkext.plans.pipeline.join_names import join_names, parse_join_kind
+from sparkext.joins.resolved_join import resolve_join
+from sparkext.joins.table_join import TableJoin
+from sparkext.partitioned.blocks import find_obstacles, join_by_partition
 from sparkext.plans.pipeline.spec import BUILD_PRESERVING
 from sparkext.spark.extension import plans_joins
-from sparkext.spark.frames import is_dataframe
-from sparkext.spark.session_settings import is_case_sensitive, read_session_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,22 +26,26 @@ if TYPE_CHECKING:
 
     On = str | Sequence[str] | Sequence[tuple[str, ...]] | Column | Sequence[Column] | None
 
-_USAGE = 'left.transform(pipelined_join(right, on="key"))'
+_KINDS = ("inner", "left", "right", "full", "semi", "anti")
 
 
-@check_signature(_USAGE)
+@transform_function('right, on="key"')
 def pipelined_join(
     other: DataFrame | pd.DataFrame | pa.Table,
+    /,
     on: On = None,
     how: str = "inner",
     *,
     algorithm: str | None = None,
     max_build_bytes: int | str | None = None,
     partitioned: bool | None = None,
-) -> Callable[[DataFrame], DataFrame]:
-    """Join a DataFrame with `other` inside Spark's Python workers; for `DataFrame.transform`.
+) -> Transform:
+    """Join a DataFrame with `other` inside Spark's Python workers.
 
         out = facts.transform(pipelined_join(dim, on="key")).transform(pipelined_join(other, on=[("a", "b")]))
+        out = pipelined_join(pipelined_join(facts, dim, on="key"), other, on=[("a", "b")])
+
+    Without the left side as the first argument, the call returns a function for `DataFrame.transform`.
 
     The result has the column names, column order, types, nullability and rows of `df.join(other, on, how)`.
     Consecutive transforms form one pipeline: rows are sent to Python once and back once, however many joins there are.
@@ -101,106 +102,70 @@ def pipelined_join(
         When the transform is applied, unless Catalyst plans the join: the workers' Python lacks a package or does not
         start, or `spark.executor.pyspark.memory` is too low.
     """
-    check_no_left_side("pipelined_join", "on", on, _USAGE)
-    overrides: dict[str, object] = {}
-    if algorithm is not None:
-        overrides[ALGORITHM.name] = algorithm
-    if max_build_bytes is not None:
-        overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes
     if partitioned is not None and not isinstance(partitioned, bool):
         raise InvalidJoinError([f"partitioned={partitioned!r}: expected True, False or None"])
-    if partitioned is not None:
-        overrides[PARTITIONED.name] = "always" if partitioned else "never"
-    return partial(_apply, other=other, on=on, how=how, overrides=overrides)
+    options = {
+        ALGORITHM.name: algorithm,
+        BUILD_SIDE_MAX_BYTES.name: max_build_bytes,
+        PARTITIONED.name: None if partitioned is None else "always" if partitioned else "never",
+    }
+    return PipelinedJoinCall(other, on, how, {name: value for name, value in options.items() if value is not None})
 
 
-def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str, object]) -> DataFrame:
-    if not is_dataframe(frame):
-        raise InvalidJoinError([f"pipelined_join transforms a Spark DataFrame, got {type(frame).__name__}"])
-    session = frame.sparkSession
-    problems: list[str] = []
-    settings, misconfigured = read_or_default(read_session_options(session), overrides)
-    kind = parse_join_kind(how) if isinstance(how, str) else None
-    if kind is None:
-        problems.append(f"how={how!r} is not a join type; expected one of {join_names()}")
-    is_planned = plans_joins(session)
-    if is_planned and kind is not None and planned.holds_columns(on):
-        build = convert_build_side(session, other, problems)
-        refuse(problems, misconfigured)
-        assert build is not None, "or there is a problem"
-        return planned.join_by_columns(frame, build, on, kind, overrides)
-    told = len(problems)
-    condition = read_condition(on, kind, how, problems)
-    understood = len(problems) == told
-    if frame.isStreaming:
-        _check_stream(kind, overrides, problems)
-    check_arrow_types(frame.schema, "left", problems)
-    build = convert_build_side(session, other, problems)
-    # With the extension Catalyst plans the chain of joins, except full outer joins, joins without `on` and joins of
-    # streams.
-    is_planned = is_planned and bool(condition.names) and kind != "full" and not frame.isStreaming
-    if understood and overrides.get(PARTITIONED.name) == "always" and not (is_planned and condition.pairs):
-        check_partitionable(session, condition, problems)
-    may_partition = is_partitionable(session, condition) and not frame.isStreaming
-    by_partition = not is_planned and settings.partitioned == "always" and may_partition
-    case_sensitive = is_case_sensitive(session)
-    if build is not None and kind not in ("semi", "anti"):
-        check_arrow_types(build.schema, "right", problems)
+@dataclass(frozen=True)
+class PipelinedJoinCall:
+    """The arguments of `pipelined_join` except the left side, unchecked."""
 
-    def resolved(lineage: Lineage) -> ResolvedJoin | None:
-        if build is None or not understood:
-            return None
-        return resolve_join(
-            lineage.outputs,
-            build.schema.fields,
-            condition,
-            kind or "inner",
-            source=len(lineage.spec.joins) + 1,
-            algorithm=settings.algorithm,
-            case_sensitive=case_sensitive,
-            problems=problems,
-        )
+    other: Any
+    on: Any
+    how: Any
+    overrides: Mapping[str, object]
 
-    anew = Lineage.starting_at(frame)
-    lineage = anew if is_planned or by_partition or kind in BUILD_PRESERVING else lineage_of(frame)
-    join = resolved(lineage)
-    if build is None:
-        check_left_names(lineage.outputs, condition, case_sensitive, problems)
-    refuse(problems, misconfigured)
-    assert join is not None and build is not None, "or there is a problem"
-    if is_planned:
-        return planned.join_by_names(frame, build, condition, join, overrides)
-    if not by_partition:
+    def __call__(self, left: DataFrame) -> DataFrame:
+        """Join in the way that the session, the sides and the arguments permit."""
+        problems: list[str] = []
+        kind = read_kind(self.how, _KINDS, "pipelined_join", problems)
+        join = TableJoin(left, self.other, self.overrides, problems)
+        plans = plans_joins(join.session)
+        if plans and kind is not None and planned.holds_columns(self.on):
+            join.refuse()
+            return planned.join_by_columns(left, join.build, self.on, kind, self.overrides)
+        condition = read_condition(self.on, kind, self.how, problems)
+        names = [] if condition is None else [one for one, _ in condition.names]
+        pairs = () if condition is None else condition.pairs
+        # With the extension Catalyst plans the chain of joins, except full outer joins, joins without `on` and joins of
+        # streams.
+        plans = plans and bool(names) and kind != "full" and not left.isStreaming
+        obstacles = find_obstacles(join.session, pairs)
+        must_partition = self.overrides.get(PARTITIONED.name) == "always"
+        if left.isStreaming:
+            _check_stream(kind, must_partition, problems)
+        if must_partition and condition is not None and not (plans and pairs):
+            problems += obstacles
+        resolve = None if condition is None else partial(resolve_join, condition=condition, kind=kind or "inner")
+        join.check(resolve, names, sends_right=kind not in ("semi", "anti"))
+        assert condition is not None, "or there is a problem"
+        if plans:
+            return planned.join_by_names(left, join.build, condition, join.resolved(), self.overrides)
+        may_partition = not obstacles and not left.isStreaming
+        if may_partition and join.settings.partitioned == "always":
+            return join_by_partition(join)
         try:
-            return _join_replicated(frame, build, lineage, join, settings)
+            return join.replicate()
         except BuildSideTooLargeError:
-            if settings.partitioned == "never" or not may_partition:
+            if not may_partition or join.settings.partitioned == "never":
                 raise
-        join = resolved(anew)
-        assert join is not None, "it was resolved before"
-    return anew.by_partition(*shuffle_by_partition(frame, build.frame(), join, settings)).then(join, None, settings)
+            return join_by_partition(join)
 
 
-def _check_stream(kind: str | None, overrides: dict[str, object], problems: list[str]) -> None:
+def _check_stream(kind: str | None, must_partition: bool, problems: list[str]) -> None:
     """Add a problem for each argument that would require all rows of the left side, which is a stream."""
     if kind in BUILD_PRESERVING:
         problems.append(
             f"the left side is a stream: a {kind} join could emit the unmatched rows of other only after its last row."
             " Use an inner, left, semi or anti join"
         )
-    if overrides.get(PARTITIONED.name) == "always":
+    if must_partition:
         problems.append(
             "partitioned=True is not supported for streams: leave it out, and other is replicated on each node"
         )
-
-
-def _join_replicated(
-    frame: DataFrame, build: DriverBuildSide, lineage: Lineage, join: ResolvedJoin, settings: Settings
-) -> DataFrame:
-    """Join with the build side replicated on each node."""
-    session = frame.sparkSession
-    if not join.spec.preserves_build:
-        return lineage.then(join, build.source(session, join.published, settings), settings)
-    table = build.table(session, join.published, settings)
-    source = publish(session, table, settings)
-    return lineage.reading(*shuffle_with_build_rows(frame, join, source, table, settings)).then(join, source, settings)

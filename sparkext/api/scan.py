@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparkext.errors import InvalidScanError
-from sparkext.joins.arguments import check_signature
+from sparkext.joins.calls import check_signature
 from sparkext.joins.lineage import Lineage
 from sparkext.scans.resolved_scan import resolve_scan
 from sparkext.spark.extension import has_extension

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkext.config import BUILD_SIDE_MAX_BYTES
-from sparkext.errors import InvalidJoinError
-from sparkext.joins.arguments import check_arrow_types, check_no_left_side, check_signature, read_or_default, refuse
-from sparkext.joins.build_side import convert_build_side
-from sparkext.joins.lineage import lineage_of
+from sparkext.joins.calls import Transform, transform_function
 from sparkext.joins.resolved_theta import resolve_theta
-from sparkext.spark.frames import is_dataframe
-from sparkext.spark.session_settings import is_case_sensitive, read_session_options
+from sparkext.joins.table_join import TableJoin
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_USAGE = "left.transform(theta_join(right, predicate))"
 
-
-@check_signature(_USAGE)
+@transform_function("right, predicate")
 def theta_join(
     other: DataFrame | pd.DataFrame | pa.Table,
+    /,
     predicate: Callable[[Any, Any], bool],
     *,
     how: str = "inner",
     max_build_bytes: int | str | None = None,
-) -> Callable[[DataFrame], DataFrame]:
-    """Join each row with the rows of `other` for which a Python predicate is true; for `DataFrame.transform`.
+) -> Transform:
+    """Join each row with the rows of `other` for which a Python predicate is true.
 
         def near(point, circle):
             return (point.x - circle.cx) ** 2 + (point.y - circle.cy) ** 2 < circle.radius ** 2
 
         out = points.transform(theta_join(circles, near))
+        out = theta_join(points, circles, near)
+
+    Without the left side as the first argument, the call returns a function for `DataFrame.transform`.
 
     Every pair of rows is evaluated: numba compiles the function together with the loops around it, so that a pair costs
     a fraction of a nanosecond. If equalities or comparisons of columns narrow a join down, `pipelined_join` is faster
@@ -77,34 +76,21 @@ def theta_join(
         When the transform is applied: the workers' Python lacks a package or does not start, or
         `spark.executor.pyspark.memory` is too low.
     """
-    check_no_left_side("theta_join", "predicate", predicate, _USAGE)
-    overrides: dict[str, object] = {}
-    if max_build_bytes is not None:
-        overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes
-    return partial(_apply, other=other, predicate=predicate, how=how, overrides=overrides)
+    overrides = {} if max_build_bytes is None else {BUILD_SIDE_MAX_BYTES.name: max_build_bytes}
+    return ThetaJoinCall(other, predicate, how, overrides)
 
 
-def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: dict[str, object]) -> DataFrame:
-    if not is_dataframe(frame):
-        raise InvalidJoinError([f"theta_join transforms a Spark DataFrame, got {type(frame).__name__}"])
-    session = frame.sparkSession
-    problems: list[str] = []
-    settings, misconfigured = read_or_default(read_session_options(session), overrides)
-    check_arrow_types(frame.schema, "left", problems)
-    build = convert_build_side(session, other, problems)
-    lineage = lineage_of(frame)
-    resolved = None
-    if build is not None:
-        check_arrow_types(build.schema, "right", problems)
-        resolved = resolve_theta(
-            lineage.outputs,
-            build.schema.fields,
-            predicate,
-            how,
-            source=len(lineage.spec.joins) + 1,
-            case_sensitive=is_case_sensitive(session),
-            problems=problems,
-        )
-    refuse(problems, misconfigured)
-    assert resolved is not None and build is not None, "or there is a problem"
-    return lineage.then(resolved, build.source(session, resolved.published, settings), settings)
+@dataclass(frozen=True)
+class ThetaJoinCall:
+    """The arguments of `theta_join` except the left side, unchecked."""
+
+    other: Any
+    predicate: Any
+    how: Any
+    overrides: Mapping[str, object]
+
+    def __call__(self, left: DataFrame) -> DataFrame:
+        """Join in workers: Catalyst plans no Python predicates."""
+        join = TableJoin(left, self.other, self.overrides, [])
+        join.check(partial(resolve_theta, predicate=self.predicate, how=self.how))
+        return join.replicate()

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
 from sparkext.config import BUILD_SIDE_MAX_BYTES
-from sparkext.errors import InvalidJoinError
 from sparkext.joins import planned
-from sparkext.joins.arguments import check_arrow_types, check_no_left_side, check_signature, read_or_default, refuse
-from sparkext.joins.build_side import convert_build_side
-from sparkext.joins.lineage import Lineage, lineage_of
-from sparkext.joins.resolved_join import ResolvedJoin
+from sparkext.joins.calls import Transform, transform_function
+from sparkext.joins.table_join import TableJoin
 from sparkext.spark.extension import plans_joins
-from sparkext.spark.frames import is_dataframe
-from sparkext.spark.session_settings import is_case_sensitive, read_session_options
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -29,12 +25,11 @@ if TYPE_CHECKING:
 
     Tolerance = int | float | Decimal | Duration | None
 
-_USAGE = 'left.transform(asof_join(right, on="time"))'
 
-
-@check_signature(_USAGE)
+@transform_function('right, on="time"')
 def asof_join(
     other: DataFrame | pd.DataFrame | pa.Table,
+    /,
     on: str | tuple[str, str],
     *,
     by: str | Sequence[str | tuple[str, str]] | None = None,
@@ -43,10 +38,13 @@ def asof_join(
     allow_exact_matches: bool = True,
     how: str = "left",
     max_build_bytes: int | str | None = None,
-) -> Callable[[DataFrame], DataFrame]:
-    """Join each row with the single row of `other` whose `on` value is nearest; for `DataFrame.transform`.
+) -> Transform:
+    """Join each row with the single row of `other` whose `on` value is nearest.
 
         out = trades.transform(asof_join(quotes, on="time", by="symbol", tolerance="2 seconds"))
+        out = asof_join(trades, quotes, on="time", by="symbol", tolerance="2 seconds")
+
+    Without the left side as the first argument, the call returns a function for `DataFrame.transform`.
 
     Arguments have the names and the meaning of pandas' `merge_asof`, but neither side has to be sorted. `other` is the
     build side: it is published once per node, and the first worker of a node that needs it sorts it. With the session
@@ -100,44 +98,24 @@ def asof_join(
         When the transform is applied, unless Catalyst plans the join: the workers' Python lacks a package or does not
         start, or `spark.executor.pyspark.memory` is too low.
     """
-    arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
-    check_no_left_side("asof_join", "on", on, _USAGE)
-    overrides: dict[str, object] = {}
-    if max_build_bytes is not None:
-        overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes
-    return partial(_apply, other=other, arguments=arguments, overrides=overrides)
+    overrides = {} if max_build_bytes is None else {BUILD_SIDE_MAX_BYTES.name: max_build_bytes}
+    return AsOfJoinCall(other, AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how), overrides)
 
 
-def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: dict[str, object]) -> DataFrame:
-    if not is_dataframe(frame):
-        raise InvalidJoinError([f"asof_join transforms a Spark DataFrame, got {type(frame).__name__}"])
-    session = frame.sparkSession
-    problems: list[str] = []
-    settings, misconfigured = read_or_default(read_session_options(session), overrides)
-    check_arrow_types(frame.schema, "left", problems)
-    build = convert_build_side(session, other, problems)
-    if build is not None:
-        check_arrow_types(build.schema, "right", problems)
+@dataclass(frozen=True)
+class AsOfJoinCall:
+    """The arguments of `asof_join` except the left side, unchecked."""
 
-    def resolved_over(lineage: Lineage) -> ResolvedJoin | None:
-        if build is None:
-            return None
-        return resolve_as_of(
-            lineage.outputs,
-            build.schema.fields,
-            arguments,
-            source=len(lineage.spec.joins) + 1,
-            algorithm=settings.algorithm,
-            case_sensitive=is_case_sensitive(session),
-            problems=problems,
-        )
+    other: Any
+    arguments: AsOfArguments
+    overrides: Mapping[str, object]
 
-    resolved = resolved_over(Lineage.starting_at(frame))
-    refuse(problems, misconfigured)
-    assert resolved is not None and build is not None, "or there is a problem"
-    if not frame.isStreaming and plans_joins(session) and planned.plans_as_of(resolved, session.conf.get):
-        return planned.join_as_of(frame, build, resolved, overrides)
-    lineage = lineage_of(frame)
-    resolved = resolved_over(lineage)
-    assert resolved is not None, "as of the frame alone"
-    return lineage.then(resolved, build.source(session, resolved.published, settings), settings)
+    def __call__(self, left: DataFrame) -> DataFrame:
+        """Join in the way that the session, the sides and the arguments permit."""
+        join = TableJoin(left, self.other, self.overrides, [])
+        join.check(partial(resolve_as_of, arguments=self.arguments))
+        if plans_joins(join.session) and not left.isStreaming:
+            resolved = join.resolved()
+            if planned.plans_as_of(resolved, join.session.conf.get):
+                return planned.join_as_of(left, join.build, resolved, self.overrides)
+        return join.replicate()

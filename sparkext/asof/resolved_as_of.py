@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from sparkext.joins.columns import OutputField, as_nullable, check_names, find_common_type, resolve_column
+from sparkext.joins.arguments import check_flag, read_kind
+from sparkext.joins.columns import JoinInputs, check_names
 from sparkext.joins.durations import read_duration
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.expressions.number_types import MOST_DIGITS
-from sparkext.plans.pipeline.join_names import parse_join_kind
-from sparkext.plans.pipeline.spec import DIRECTIONS, AsOf, ColumnRef, JoinSpec, KeyPair
+from sparkext.plans.pipeline.spec import DIRECTIONS, AsOf, JoinSpec, KeyPair
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -40,42 +40,27 @@ class AsOfArguments:
     how: Any
 
 
-def resolve_as_of(
-    left: Sequence[OutputField],
-    right: Sequence[StructField],
-    arguments: AsOfArguments,
-    source: int,
-    algorithm: str,
-    case_sensitive: bool,
-    problems: list[str],
-) -> ResolvedJoin | None:
-    """Resolve names and types; return None if `problems` got longer. `source` is the index of the build side."""
+def resolve_as_of(inputs: JoinInputs, arguments: AsOfArguments, problems: list[str]) -> ResolvedJoin | None:
+    """Resolve names and types; return None if `problems` got longer."""
     before = len(problems)
-    kind = _check_kind(arguments, problems)
+    left, right = inputs.left, inputs.right
+    kind = read_kind(arguments.how, ("inner", "left"), "as-of joins", problems) or "left"
+    if arguments.direction not in DIRECTIONS:
+        problems.append(f"direction={arguments.direction!r}: expected one of {', '.join(map(repr, DIRECTIONS))}")
+    check_flag("allow_exact_matches", arguments.allow_exact_matches, problems)
     names = [*_parse_pairs([arguments.on], "on", problems), *_parse_pairs(_wrap_in_list(arguments.by), "by", problems)]
-    left_fields = [output.field for output in left]
-    found = [
-        (
-            resolve_column(one, left_fields, "left", case_sensitive, problems),
-            resolve_column(two, right, "right", case_sensitive, problems),
-        )
-        for one, two, _ in names
-    ]
+    found = [inputs.resolve(one, two, problems) for one, two, _ in names]
     if len(problems) > before:
         return None
     columns = [(a, b) for a, b in found if a is not None and b is not None]
-    types = [find_common_type(left_fields[a], right[b], problems) for a, b in columns]
-    tolerance = _check_tolerance(arguments.tolerance, types[0], left_fields[columns[0][0]], problems)
+    types = [inputs.find_type(a, b, problems) for a, b in columns]
+    tolerance = _check_tolerance(arguments.tolerance, types[0], left[columns[0][0]].field, problems)
     dropped = {b for (_, b), (_, _, shared) in zip(columns, names, strict=True) if shared}
     outputs = [
         *left,
-        *(
-            as_nullable(OutputField(field, ColumnRef(source, number)), kind == "left")
-            for number, field in enumerate(right)
-            if number not in dropped
-        ),
+        *(out for place, out in enumerate(inputs.right_outputs(kind == "left")) if place not in dropped),
     ]
-    check_names(outputs, case_sensitive, problems)
+    check_names(outputs, inputs.case_sensitive, problems)
     if len(problems) > before:
         return None
     (on_left, on_right), *_ = columns
@@ -91,20 +76,9 @@ def resolve_as_of(
         arguments.allow_exact_matches,
         tolerance,
     )
-    spec = JoinSpec(kind, keys, algorithm, _spell_label(arguments, names), as_of=as_of)
+    spec = JoinSpec(kind, keys, inputs.algorithm, _spell_label(arguments, names), as_of=as_of)
     known = tuple(key_type for key_type in types[1:] if key_type is not None)
     return ResolvedJoin(spec, tuple(range(len(right))), tuple(outputs), known, tuple(right[b] for _, b in columns[1:]))
-
-
-def _check_kind(arguments: AsOfArguments, problems: list[str]) -> str:
-    kind = parse_join_kind(arguments.how) if isinstance(arguments.how, str) else None
-    if kind not in ("inner", "left"):
-        problems.append(f"how={arguments.how!r}: an as-of join is 'left' or 'inner'")
-    if arguments.direction not in DIRECTIONS:
-        problems.append(f"direction={arguments.direction!r}: expected one of {', '.join(map(repr, DIRECTIONS))}")
-    if not isinstance(arguments.allow_exact_matches, bool):
-        problems.append(f"allow_exact_matches={arguments.allow_exact_matches!r}: expected True or False")
-    return kind or "left"
 
 
 def _wrap_in_list(by: Any) -> Sequence[Any]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
 from sparkext.asof.stream_as_of_task import StreamAsOfJoinTask
-from sparkext.joins.arguments import check_arrow_types, check_signature, refuse
-from sparkext.joins.columns import resolve_column
+from sparkext.joins.arguments import refuse, resolve_ties
+from sparkext.joins.calls import Transform, transform_function
 from sparkext.joins.durations import Duration
-from sparkext.joins.lineage import Lineage
 from sparkext.joins.resolved_join import ResolvedJoin
-from sparkext.rows.types import spark_key_type
 from sparkext.spark.arrow import arrow_schema
-from sparkext.spark.session_settings import is_case_sensitive, settings_of
-from sparkext.streaming.arguments import check_name, resolve_join_session
+from sparkext.streaming.arguments import check_name, read_streams
 from sparkext.streaming.join.event_times import remove_watermarks, resolve_event_times
 from sparkext.streaming.join.frame import create_join_frame, restore_names
 from sparkext.streaming.state.nearest_order import NearestOrder
@@ -23,13 +21,13 @@ from sparkext.streaming.state.stream_state import StoredSide
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
 
-@check_signature('stream_asof_join(left, right, on="time")')
+@transform_function('right, on="time"')
 def stream_asof_join(
-    left: DataFrame,
     right: DataFrame,
+    /,
     *,
     on: str | tuple[str, str],
     by: str | Sequence[str | tuple[str, str]] | None = None,
@@ -39,10 +37,12 @@ def stream_asof_join(
     how: str = "left",
     ties: str | None = None,
     name: str | None = None,
-) -> DataFrame:
+) -> Transform:
     """Join each row of a stream with the single row of another stream that is nearest in time.
 
         priced = stream_asof_join(trades, quotes, on=("traded", "quoted"), by="symbol", tolerance="5 minutes")
+
+    Without the left side as the first argument, the call returns a function for `DataFrame.transform`.
 
     A row is emitted once, after the watermark has passed all rows that may be the nearest. A quote that arrives late,
     but not too late for the watermark, therefore counts. The result does not depend on the order of arrival.
@@ -65,46 +65,44 @@ def stream_asof_join(
     InvalidJoinError
         Lists every problem of the call.
     """
-    problems: list[str] = []
-    session = resolve_join_session(left, right, "asof_join", problems)
-    check_name(name, problems)
-    if session is None:
-        refuse(problems)
-    assert session is not None
-    settings = settings_of(session)
-    for side, frame in (("left", left), ("right", right)):
-        check_arrow_types(frame.schema, side, problems)
-    case_sensitive = is_case_sensitive(session)
-    outputs = Lineage.starting_at(left).outputs
     arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
-    fields = right.schema.fields
-    resolved = resolve_as_of(outputs, fields, arguments, 1, settings.algorithm, case_sensitive, problems)
-    if direction in ("forward", "nearest") and tolerance is None:
-        problems.append(f"direction={direction!r} requires a tolerance: without it, left rows would wait for ever")
-    column = _resolve_ties(ties, fields, case_sensitive, problems)
-    times = resolve_event_times(left, right, "an as-of join of streams", problems)
-    if resolved is not None and times is not None:
-        _check_times(resolved, times, problems)
-    refuse(problems)
-    assert resolved is not None, "or there is a problem"
-    sides = derive_stored_sides(left.schema, right.schema, resolved, column)
-    # Backward, a row is emitted as soon as the watermark passes it, so its time column keeps the watermark.
-    resolved = remove_watermarks(resolved, but=_find_compared_columns(resolved)[0] if direction == "backward" else None)
-    joined = create_join_frame(left, right, resolved, sides, settings, name, f"ties by {ties}", task=StreamAsOfJoinTask)
-    return joined.select(*restore_names(resolved))
+    return StreamAsOfJoinCall(right, arguments, ties, name)
 
 
-def _resolve_ties(ties: Any, fields: Sequence[StructField], case_sensitive: bool, problems: list[str]) -> int | None:
-    """Return the position of the column that orders rows of equal time, None without `ties` or if it is invalid."""
-    if ties is None:
-        return None
-    if not isinstance(ties, str):
-        problems.append(f"ties={ties!r}: expected the name of a column of the right side")
-        return None
-    found = resolve_column(ties, fields, "right", case_sensitive, problems)
-    if found is not None and spark_key_type(fields[found]) is None:
-        problems.append(f"ties={ties!r}: rows cannot be ordered by a {fields[found].dataType.simpleString()}")
-    return found
+@dataclass(frozen=True)
+class StreamAsOfJoinCall:
+    """The arguments of `stream_asof_join` except the left side, unchecked."""
+
+    right: Any
+    arguments: AsOfArguments
+    ties: Any
+    name: Any
+
+    def __call__(self, left: DataFrame) -> DataFrame:
+        """Join two streams, after checking all arguments."""
+        problems: list[str] = []
+        check_name(self.name, problems)
+        direction = self.arguments.direction
+        if direction in ("forward", "nearest") and self.arguments.tolerance is None:
+            problems.append(f"direction={direction!r} requires a tolerance: without it, left rows would wait for ever")
+        streams = read_streams(left, self.right, "asof_join", problems)
+        if streams is None:
+            refuse(problems)
+        assert streams is not None, "or there is a problem"
+        fields, left_schema = streams.right.schema.fields, streams.left.schema
+        resolved = resolve_as_of(streams.inputs(), self.arguments, problems)
+        column = resolve_ties(self.ties, fields, "right", streams.case_sensitive, problems)
+        times = resolve_event_times(streams.left, streams.right, "an as-of join of streams", problems)
+        if resolved is not None and times is not None:
+            _check_times(resolved, times, problems)
+        refuse(problems)
+        assert resolved is not None, "or there is a problem"
+        sides = derive_stored_sides(left_schema, streams.right.schema, resolved, column)
+        # Backward, a row is emitted as soon as the watermark passes it, so its time column keeps the watermark.
+        kept = _find_compared_columns(resolved)[0] if direction == "backward" else None
+        resolved = remove_watermarks(resolved, but=kept)
+        joined = create_join_frame(streams, resolved, sides, self.name, f"ties by {self.ties}", task=StreamAsOfJoinTask)
+        return joined.select(*restore_names(resolved))
 
 
 def _find_compared_columns(resolved: ResolvedJoin) -> tuple[int, int]:

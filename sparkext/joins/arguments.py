@@ -1,58 +1,79 @@
-"""Argument checks that all transforms run before they resolve columns."""
+"""Argument checks that several public functions share.
+
+Checks add to `problems` instead of raising, so that an error lists all problems of a call.
+"""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from sparkext.config import Settings, read_settings
-from sparkext.errors import ConfigError, InvalidCallError, InvalidJoinError
+from sparkext.errors import ConfigError, InvalidJoinError
+from sparkext.joins.columns import resolve_column
+from sparkext.plans.pipeline.join_names import join_names, parse_join_kind
+from sparkext.rows.types import spark_key_type
 from sparkext.spark.arrow import find_non_arrow_columns
+from sparkext.spark.frames import is_dataframe
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-_FRAMES = ("DataFrame", "Table")
-"""Type names of a left side that a caller passed as an argument by mistake."""
+    from pyspark.sql.types import StructField, StructType
 
 
-def check_signature(
-    usage: str, error: type[InvalidCallError] = InvalidJoinError
-) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Decorate a public function: a call that does not fit its signature raises `error`, which shows `usage`."""
-
-    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        signature = inspect.signature(function)
-
-        @functools.wraps(function)
-        def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-            try:
-                signature.bind(*args, **kwargs)
-            except TypeError as problem:
-                raise error([f"{function.__name__}: {problem}. Call it as {usage}"]) from None
-            return function(*args, **kwargs)
-
-        return checked
-
-    return decorate
+def check_dataframe(argument: str, value: Any, problems: list[str]) -> bool:
+    """Return whether `value` is a Spark DataFrame; otherwise add to `problems`."""
+    found = is_dataframe(value)
+    if not found:
+        came = f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
+        problems.append(f"{argument} must be a Spark DataFrame, got {came}")
+    return found
 
 
-def check_no_left_side(function: str, argument: str, value: Any, usage: str) -> None:
-    """Raise if `value` is a table, which the caller took for the left side: `transform` passes the left side itself."""
-    if type(value).__name__ in _FRAMES:
-        raise InvalidJoinError(
-            [
-                f"{function}: {argument} is a {type(value).__name__}. The left side is not an argument: call it as"
-                f" {usage}"
-            ]
-        )
+def check_flag(argument: str, value: Any, problems: list[str]) -> None:
+    """Add a problem if `value` is no bool."""
+    if not isinstance(value, bool):
+        problems.append(f"{argument}={value!r}: expected True or False")
 
 
-def read_or_default(options: Mapping[str, str], overrides: dict[str, object]) -> tuple[Settings, ConfigError | None]:
+def read_kind(how: Any, kinds: Sequence[str], function: str, problems: list[str]) -> str | None:
+    """Return the join kind of a name, or None after adding to `problems`, also if it is not among `kinds`."""
+    kind = parse_join_kind(how) if isinstance(how, str) else None
+    if kind in kinds:
+        return kind
+    problems.append(f"how={how!r} is not a join type of {function}; expected one of {join_names(kinds)}")
+    return None
+
+
+def check_column_name(argument: str, name: Any, problems: list[str]) -> bool:
+    """Return whether `name` is a str; otherwise add to `problems`."""
+    if not isinstance(name, str):
+        problems.append(f"{argument}={name!r}: expected the name of a column")
+        return False
+    return True
+
+
+def resolve_named(
+    argument: str, name: Any, fields: Sequence[StructField], side: str, case_sensitive: bool, problems: list[str]
+) -> int | None:
+    """Return the position of the column that an argument names, or None after adding to `problems`."""
+    if not check_column_name(argument, name, problems):
+        return None
+    return resolve_column(name, fields, side, case_sensitive, problems)
+
+
+def resolve_ties(
+    ties: Any, fields: Sequence[StructField], side: str, case_sensitive: bool, problems: list[str]
+) -> int | None:
+    """Return the position of the column that orders rows of equal time, None without `ties` or if it is invalid."""
+    if ties is None:
+        return None
+    found = resolve_named("ties", ties, fields, side, case_sensitive, problems)
+    if found is not None and spark_key_type(fields[found]) is None:
+        problems.append(f"ties={ties!r}: rows cannot be ordered by a {fields[found].dataType.simpleString()}")
+    return found
+
+
+def read_or_default(options: Mapping[str, str], overrides: Mapping[str, object]) -> tuple[Settings, ConfigError | None]:
     """Return the settings and None; for an invalid override, the session's settings and the error, not raised yet."""
     try:
         return read_settings(options.get, overrides), None

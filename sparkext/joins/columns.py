@@ -26,6 +26,35 @@ class OutputField:
     ref: ColumnRef
 
 
+@dataclass(frozen=True)
+class JoinInputs:
+    """The columns of both sides of a join. `source` is the index of the right side among the pipeline's sources."""
+
+    left: Sequence[OutputField]
+    right: Sequence[StructField]
+    source: int
+    algorithm: str
+    case_sensitive: bool
+
+    def resolve(self, left: str, right: str, problems: list[str]) -> tuple[int | None, int | None]:
+        """Return the positions of a left and of a right column, None for a column after adding to `problems`."""
+        return (
+            resolve_column(left, [out.field for out in self.left], "left", self.case_sensitive, problems),
+            resolve_column(right, self.right, "right", self.case_sensitive, problems),
+        )
+
+    def find_type(self, left: int, right: int, problems: list[str]) -> KeyType | None:
+        """Return the type in which two columns are compared, or None after adding to `problems`."""
+        return find_common_type(self.left[left].field, self.right[right], problems)
+
+    def right_outputs(self, nullable: bool) -> list[OutputField]:
+        """Return all right columns, declared nullable if `nullable`."""
+        return [
+            as_nullable(OutputField(field, ColumnRef(self.source, place)), nullable)
+            for place, field in enumerate(self.right)
+        ]
+
+
 def resolve_column(
     name: str, fields: Sequence[StructField], side: str, case_sensitive: bool, problems: list[str]
 ) -> int | None:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sparkext.plans.pipeline.spec import BUILD_PRESERVING, RANGE_OPERATORS
-
-if TYPE_CHECKING:
-    pass
-
+from sparkext.spark.frames import is_column
 
 NULL_SAFE = "<=>"
-
-
 _EQUAL = ("=", "==")
 
 
@@ -49,28 +44,34 @@ class JoinCondition:
         return [(pair.left, pair.right) for pair in self.pairs] + [(end.left, end.right) for end in self.ranges]
 
 
-def read_condition(on: Any, kind: str | None, how: object, problems: list[str]) -> JoinCondition:
-    """Parse `on`: a name, a list of names, or a list of (left, right) or (left, operator, right)."""
-    nothing = JoinCondition((), using=False)
+def read_condition(on: Any, kind: str | None, how: object, problems: list[str]) -> JoinCondition | None:
+    """Parse `on`: a name, a list of names, or a list of (left, right) or (left, operator, right).
+
+    Return None if `problems` got longer.
+    """
     if on is None:
-        if str(how).lower() != "cross":
-            problems.append("on is missing: name the key columns (only how='cross' needs no keys)")
-        return nothing
+        if str(how).lower() == "cross":
+            return JoinCondition((), using=False)
+        problems.append("on is missing: name the key columns (only how='cross' needs no keys)")
+        return None
     items = [on] if isinstance(on, str) else on
     if not isinstance(items, (list, tuple)):
         problems.append(_describe_wrong_item(on))
-        return nothing
+        return None
     if not items:
         problems.append("on is empty: name at least one key column, or use how='cross' without on")
-        return nothing
+        return None
     if all(isinstance(item, str) for item in items):
         return JoinCondition(tuple(NamedPair(item, item, null_safe=False) for item in items), using=True)
     read = [_read_item(item) for item in items]
-    problems.extend(_describe_wrong_item(item) for item, part in zip(items, read, strict=True) if part is None)
+    if None in read:
+        problems.extend(_describe_wrong_item(item) for item, part in zip(items, read, strict=True) if part is None)
+        return None
     pairs = tuple(part for part in read if isinstance(part, NamedPair))
     ranges = tuple(part for part in read if isinstance(part, NamedRange))
     if ranges and not pairs and kind in BUILD_PRESERVING:
         problems.append(f"a {kind} join on comparisons needs an equality as well: add it to on, or exchange the sides")
+        return None
     return JoinCondition(pairs, using=False, ranges=ranges)
 
 
@@ -88,7 +89,7 @@ def _read_item(item: Any) -> NamedPair | NamedRange | None:
 
 
 def _describe_wrong_item(item: Any) -> str:
-    if type(item).__name__ == "Column":
+    if is_column(item):
         return (
             f"on holds the Column {item}: conditions on Columns need the session extension (sparkext.configure)."
             " Without it, name the columns, as in on=[('left_name', 'right_name')]"

@@ -16,6 +16,7 @@ from sparkext.joins.build_side import DriverBuildSide
 from sparkext.joins.join_condition import JoinCondition
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.plans.pipeline.spec import AsOf
+from sparkext.spark.frames import is_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -126,7 +127,7 @@ def join_by_columns(
 def holds_columns(on: Any) -> bool:
     """Return whether `on` is a Column or a list of Columns."""
     items = on if isinstance(on, (list, tuple)) else [on]
-    return bool(items) and all(type(item).__name__ == "Column" for item in items)
+    return bool(items) and all(is_column(item) for item in items)
 
 
 def _add_hint(build: DataFrame, overrides: Mapping[str, object]) -> DataFrame:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sparkext.joins.columns import JoinInputs, OutputField, as_nullable, check_names
+from sparkext.joins.join_condition import NULL_SAFE, JoinCondition
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.pipeline.spec import MOST_COMPARED, ColumnRef, JoinSpec, KeyPair, RangePair
 from sparkext.rows.types import spark_key_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
-from sparkext.joins.columns import OutputField, as_nullable, check_names, find_common_type, resolve_column
-from sparkext.joins.join_condition import NULL_SAFE, JoinCondition
 
 
 @dataclass(frozen=True)
@@ -35,53 +35,27 @@ class ResolvedJoin:
     build_key_fields: tuple[StructField, ...]
 
 
-def resolve_join(
-    left: Sequence[OutputField],
-    right: Sequence[StructField],
-    condition: JoinCondition,
-    kind: str,
-    source: int,
-    algorithm: str,
-    case_sensitive: bool,
-    problems: list[str],
-) -> ResolvedJoin | None:
-    """Resolve names and types; return None if `problems` got longer.
-
-    `source` is the index that the build side will have among the pipeline's sources.
-    """
+def resolve_join(inputs: JoinInputs, condition: JoinCondition, kind: str, problems: list[str]) -> ResolvedJoin | None:
+    """Resolve names and types; return None if `problems` got longer."""
     before = len(problems)
-    left_fields = [output.field for output in left]
-    pairs = [
-        (
-            resolve_column(pair.left, left_fields, "left", case_sensitive, problems),
-            resolve_column(pair.right, right, "right", case_sensitive, problems),
-            pair.null_safe,
-        )
-        for pair in condition.pairs
-    ]
-    ends = [
-        (
-            resolve_column(end.left, left_fields, "left", case_sensitive, problems),
-            end.op,
-            resolve_column(end.right, right, "right", case_sensitive, problems),
-        )
-        for end in condition.ranges
-    ]
+    left, right = inputs.left, inputs.right
+    pairs = [(*inputs.resolve(pair.left, pair.right, problems), pair.null_safe) for pair in condition.pairs]
+    ends = [(*inputs.resolve(end.left, end.right, problems), end.op) for end in condition.ranges]
     resolved = [(a, b, safe) for a, b, safe in pairs if a is not None and b is not None]
-    compared = [(a, op, b) for a, op, b in ends if a is not None and b is not None]
-    key_types = [find_common_type(left_fields[a], right[b], problems) for a, b, _ in resolved]
-    end_types = [find_common_type(left_fields[a], right[b], problems) for a, _, b in compared]
+    compared = [(a, b, op) for a, b, op in ends if a is not None and b is not None]
+    key_types = [inputs.find_type(a, b, problems) for a, b, _ in resolved]
+    end_types = [inputs.find_type(a, b, problems) for a, b, _ in compared]
     if len(resolved) < len(pairs) or len(compared) < len(ends):
         return None
     _check_compared(
-        [(right[b].name, key_type) for (_, _, b), key_type in zip(compared, end_types, strict=True)], problems
+        [(right[b].name, key_type) for (_, b, _), key_type in zip(compared, end_types, strict=True)], problems
     )
-    published = _choose_published(kind, [b for _, b, _ in resolved] + [b for _, _, b in compared], len(right))
+    published = _choose_published(kind, [b for _, b, _ in [*resolved, *compared]], len(right))
     place = {column: number for number, column in enumerate(published)}
     # Output names depend on `on` alone, so collisions are reported even if a type is wrong.
     types = [key_type or KeyType("binary") for key_type in key_types]
-    outputs = _lay_out_columns(left, right, resolved, types, condition.using, kind, source, place)
-    check_names(outputs, case_sensitive, problems)
+    outputs = _lay_out_columns(inputs, resolved, types, condition.using, kind, place)
+    check_names(outputs, inputs.case_sensitive, problems)
     if len(problems) > before:
         return None
     keys = tuple(
@@ -90,19 +64,10 @@ def resolve_join(
     )
     ranges = tuple(
         RangePair(left[a].ref, op, place[b], str(end_type))
-        for (a, op, b), end_type in zip(compared, end_types, strict=True)
+        for (a, b, op), end_type in zip(compared, end_types, strict=True)
     )
-    spec = JoinSpec(kind, keys, algorithm, _write_label(condition, kind), ranges=ranges)
+    spec = JoinSpec(kind, keys, inputs.algorithm, _write_label(condition, kind), ranges=ranges)
     return ResolvedJoin(spec, published, tuple(outputs), tuple(types), tuple(right[b] for _, b, _ in resolved))
-
-
-def check_left_names(
-    left: Sequence[OutputField], condition: JoinCondition, sensitive: bool, problems: list[str]
-) -> None:
-    """Resolve only the left columns, to report their problems when the right side is invalid."""
-    fields = [output.field for output in left]
-    for name, _ in condition.names:
-        resolve_column(name, fields, "left", sensitive, problems)
 
 
 def _check_compared(columns: Sequence[tuple[str, KeyType | None]], problems: list[str]) -> None:
@@ -124,16 +89,15 @@ def _choose_published(kind: str, keys: Sequence[int], width: int) -> tuple[int, 
 
 
 def _lay_out_columns(
-    left: Sequence[OutputField],
-    right: Sequence[StructField],
+    inputs: JoinInputs,
     pairs: Sequence[tuple[int, int, bool]],
     key_types: Sequence[KeyType],
     using: bool,
     kind: str,
-    source: int,
     place: dict[int, int],
 ) -> list[OutputField]:
     """Lay out the result as Spark does: USING keys first, then the left columns, then the right columns."""
+    left, right, source = inputs.left, inputs.right, inputs.source
     left_keys = [a for a, _, _ in pairs] if using else []
     right_keys = [b for _, b, _ in pairs] if using else []
     left_outer = kind in ("right", "full")

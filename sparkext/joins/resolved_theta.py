@@ -7,42 +7,29 @@ import keyword
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numba.core.errors import NumbaError
 
-from sparkext.joins.columns import OutputField, as_nullable, check_names
+from sparkext.joins.arguments import read_kind
+from sparkext.joins.columns import JoinInputs, OutputField, check_names
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.plans.expressions.number_types import number_type
-from sparkext.plans.pipeline.join_names import parse_join_kind
-from sparkext.plans.pipeline.spec import ColumnRef, JoinSpec
+from sparkext.plans.pipeline.spec import JoinSpec
 from sparkext.plans.pipeline.theta import NamedColumn, PythonPredicate
 from sparkext.predicates.python_predicate import PredicateError, bind_predicate, find_read_fields, is_function
 from sparkext.predicates.theta_condition import record_fields
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.internals import pickle_value
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructField
-
 _KINDS = ("inner", "left", "semi", "anti")
 
 
-def resolve_theta(
-    left: Sequence[OutputField],
-    right: Sequence[StructField],
-    predicate: Any,
-    how: Any,
-    source: int,
-    case_sensitive: bool,
-    problems: list[str],
-) -> ResolvedJoin | None:
+def resolve_theta(inputs: JoinInputs, predicate: Any, how: Any, problems: list[str]) -> ResolvedJoin | None:
     """Compile the predicate for these columns; return None if `problems` got longer."""
     before = len(problems)
-    kind = parse_join_kind(how) if isinstance(how, str) else None
-    if kind not in _KINDS:
-        problems.append(f"how={how!r}: a theta join is one of {', '.join(map(repr, _KINDS))}")
-    sides = [left, [OutputField(field, ColumnRef(source, number)) for number, field in enumerate(right)]]
+    kind = read_kind(how, _KINDS, "theta_join", problems)
+    sides = [inputs.left, inputs.right_outputs(kind == "left")]
     if not is_function(predicate):
         problems.append(
             f"predicate is {predicate!r}: expected a function of a left and a right row that returns a bool"
@@ -71,14 +58,12 @@ def resolve_theta(
             bind_predicate(predicate, *map(record_fields, records))
         except PredicateError as error:
             problems.append(f"predicate {_name(predicate)} does not compile: {error}\n{listed}")
-    outputs = [*left]
-    if kind in ("inner", "left"):
-        outputs += [as_nullable(output, kind == "left") for output in sides[1]]
-    check_names(outputs, case_sensitive, problems)
+    outputs = [*inputs.left, *(sides[1] if kind in ("inner", "left") else ())]
+    check_names(outputs, inputs.case_sensitive, problems)
     if len(problems) > before:
         return None
     code = base64.b64encode(pickle_value(predicate)).decode()
-    published = tuple(range(len(right)))
+    published = tuple(range(len(inputs.right)))
     if kind in ("semi", "anti"):
         published = tuple(column.column for column in records[1])
         records[1] = [replace(column, column=number) for number, column in enumerate(records[1])]

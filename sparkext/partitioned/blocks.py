@@ -11,11 +11,12 @@ of the partition.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparkext.config import Settings
-from sparkext.joins.join_condition import JoinCondition
-from sparkext.joins.resolved_join import ResolvedJoin
+from sparkext.joins.join_condition import NamedPair
+from sparkext.joins.lineage import Lineage
+from sparkext.joins.table_join import TableJoin
 from sparkext.partitioned.send_task import PartitionTask
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.types import arrow_key_type
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
 _KEEPS_PROBE = ("left", "full", "anti")
 
 
-def check_partitionable(session: SparkSession, condition: JoinCondition, problems: list[str]) -> None:
-    """Add to `problems` why a join on this condition cannot be partitioned."""
-    if not condition.pairs:
+def find_obstacles(session: SparkSession, pairs: Sequence[NamedPair]) -> list[str]:
+    """Return the reasons why a join on these equalities cannot be partitioned."""
+    problems: list[str] = []
+    if not pairs:
         problems.append("partitioned=True needs an equality of the two sides: name a column of each side in on")
     if not limits_batches(session):
         problems.append(
@@ -47,25 +49,17 @@ def check_partitionable(session: SparkSession, condition: JoinCondition, problem
             "partitioned=True does not support spark.io.encryption.enabled: rows that do not fit in memory are written"
             " to unencrypted files"
         )
+    return problems
 
 
-def is_partitionable(session: SparkSession, condition: JoinCondition) -> bool:
-    """Return whether a join on this condition can be partitioned."""
-    problems: list[str] = []
-    check_partitionable(session, condition, problems)
-    return not problems
-
-
-def shuffle_by_partition(
-    probe: DataFrame, build: DataFrame, resolved: ResolvedJoin, settings: Settings
-) -> tuple[DataFrame, PartitionSchemas]:
-    """Return the blocks of both sides, shuffled to the partitions of the join, and the schemas of their rows.
+def join_by_partition(join: TableJoin) -> DataFrame:
+    """Return the rows of a join whose sides are sent to partitions.
 
     There are as many partitions as Spark's own joins would have.
     """
-    session = probe.sparkSession
+    resolved, settings, session = join.resolved(), join.settings, join.session
     spec = resolved.spec
-    build = pick(build, resolved.published)
+    probe, build = join.left, pick(join.build.frame(), resolved.published)
     partitions = int(session.conf.get("spark.sql.shuffle.partitions") or "1")
     keys = find_partition_keys(partitions)
     table = RoutingTable(choose_bucket_count(partitions), partitions)
@@ -82,4 +76,5 @@ def shuffle_by_partition(
         blocks(build, tuple(key.build for key in spec.keys), spec.preserves_build, True)
     )
     schemas = PartitionSchemas(arrow_schema(probe.schema), {0: arrow_schema(build.schema)}, spec.preserves_build)
-    return sides.repartition(partitions, COLUMNS[0]), schemas
+    blocks_by_partition = sides.repartition(partitions, COLUMNS[0])
+    return Lineage.starting_at(probe).by_partition(blocks_by_partition, schemas).then(resolved, None, settings)

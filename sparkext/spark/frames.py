@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from sparkext.spark.worker_python import run_in_workers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
 
@@ -18,6 +18,11 @@ def is_dataframe(value: object) -> bool:
     if isinstance(value, DataFrame):
         return True
     return type(value).__module__ == "pyspark.sql.connect.dataframe" and type(value).__name__ == "DataFrame"
+
+
+def is_column(value: object) -> TypeGuard[Column]:
+    """Return whether `value` is a Column, classic or Connect."""
+    return type(value).__name__ == "Column" and type(value).__module__.startswith("pyspark.sql.")
 
 
 def is_cached(frame: DataFrame) -> bool:

@@ -20,25 +20,31 @@ FACTS = pd.DataFrame({"k": [1]})
 @pytest.mark.parametrize(
     ("call", "usage"),
     [
-        (lambda: pipelined_join(FACTS, ITEMS), 'on is a Table. .* left.transform(pipelined_join(right, on="key"))'),
-        (lambda: pipelined_join(FACTS, ITEMS, "k", "inner"), 'left.transform(pipelined_join(right, on="key"))'),
-        (lambda: pipelined_join(ITEMS, FACTS, on="k"), "multiple values for argument 'on'. Call it as left.transform("),
-        (lambda: pipelined_join(), "missing a required argument: 'other'. Call it as left.transform("),
-        (lambda: pipelined_join(ITEMS, key="k"), "unexpected keyword argument 'key'. Call it as left.transform("),
+        (lambda: pipelined_join(FACTS, ITEMS), "the left side must be a Spark DataFrame, got pandas.core.frame.Data"),
         (
-            lambda: theta_join(FACTS, ITEMS),
-            "predicate is a Table. The left side is not an argument: call it as left.tra",
+            lambda: pipelined_join(ITEMS, FACTS, on="k"),
+            "the left side must be a Spark DataFrame, got pyarrow.lib.Table",
         ),
-        (lambda: theta_join(FACTS, ITEMS, max), "too many positional arguments. Call it as left.transform(theta_join("),
         (
-            lambda: asof_join(FACTS, ITEMS),
-            "on is a Table. The left side is not an argument: call it as left.transform(",
+            lambda: pipelined_join(FACTS, ITEMS, "k", "inner", "hash"),
+            'too many positional arguments. Call it as pipelined_join(left, right, on="key") or left.transform(pipel',
         ),
-        (lambda: asof_join(FACTS, ITEMS, "k"), 'Call it as left.transform(asof_join(right, on="time"))'),
+        (lambda: pipelined_join(), "'other'. Call it as pipelined_join(left, right, on="),
+        (
+            lambda: pipelined_join(ITEMS, key="k"),
+            "unexpected keyword argument 'key'. Call it as pipelined_join(left, r",
+        ),
+        (lambda: theta_join(FACTS, ITEMS), "'predicate'. Call it as theta_join(left, right, predicate) or left.transf"),
+        (lambda: theta_join(FACTS, ITEMS, max), "the left side must be a Spark DataFrame"),
+        (lambda: asof_join(FACTS, ITEMS), 'Call it as asof_join(left, right, on="time") or left.transform(asof_join(r'),
+        (lambda: asof_join(FACTS, ITEMS, "k"), "the left side must be a Spark DataFrame"),
         (lambda: scan_parquet("/data"), "'path'. Call it as scan_parquet(spark, path, columns="),
         (lambda: stream_join(FACTS, ITEMS, "k"), 'Call it as stream_join(left, right, on=[("price", ">=", "low")])'),
-        (lambda: stream_asof_join(FACTS, ITEMS, "k"), 'Call it as stream_asof_join(left, right, on="time")'),
-        (lambda: ordered(FACTS, "k"), 'Call it as ordered(frame, time="time")'),
+        (lambda: stream_asof_join(FACTS, ITEMS, "k"), 'Call it as stream_asof_join(left, right, on="time") or left.tr'),
+        (
+            lambda: ordered(FACTS, "k"),
+            'Call it as ordered(frame, time="time") or frame.transform(ordered(time="time"))',
+        ),
         (lambda: cql("a", "b"), "Call it as cql(text)"),
         *(
             (lambda value=value: pipelined_join(ITEMS, on="k", partitioned=value), f"{value!r}: expected True, False")
@@ -49,8 +55,7 @@ FACTS = pd.DataFrame({"k": [1]})
 def test_a_call_that_is_none(call: Callable[[], Any], usage: str) -> None:
     with pytest.raises(InvalidCallError) as raised:
         call()
-    for part in usage.split(" .* "):
-        assert part in str(raised.value)
+    assert usage in str(raised.value)
 
 
 def test_what_is_decorated_keeps_its_name() -> None:

@@ -140,7 +140,7 @@ def test_in_a_chain(spark: SparkSession) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"on": "t", "how": "full"}, "an as-of join is 'left' or 'inner'"),
+    ({"on": "t", "how": "full"}, "is not a join type of as-of joins; expected one of inner"),
     ({"on": "t", "direction": "around"}, "direction='around': expected one of 'backward', 'forward', 'nearest'"),
     ({"on": "t", "tolerance": -1}, "tolerance=-1: expected a whole number of at least 0"),
     ({"on": "t", "tolerance": 1.5}, "tolerance=1.5: expected a whole number"),
@@ -206,7 +206,7 @@ def test_a_build_side_that_is_too_large(spark: SparkSession) -> None:
 
 
 def test_what_is_no_dataframe() -> None:
-    with pytest.raises(InvalidJoinError, match="asof_join transforms a Spark DataFrame, got int"):
+    with pytest.raises(InvalidJoinError, match="the left side must be a Spark DataFrame, got int"):
         asof_join(pa.table({"t": [1]}), on="t")(3)  # type: ignore[arg-type]
 
 

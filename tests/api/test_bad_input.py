@@ -392,7 +392,7 @@ def test_a_grouped_frame_and_a_record_batch_are_no_build_side(left: DataFrame, r
 )
 def test_the_left_side_is_no_spark_dataframe(right: DataFrame, frame: Any) -> None:
     text = refusal(frame, right, "k")
-    assert "transforms a Spark DataFrame" in text
+    assert "the left side must be a Spark DataFrame" in text
     assert type(frame).__name__ in text
 
 
@@ -496,7 +496,7 @@ def test_two_wrong_options(left: DataFrame, right: DataFrame) -> None:
 
 def test_options_that_do_not_exist(right: DataFrame) -> None:
     with pytest.raises(InvalidJoinError, match="unexpected keyword argument 'algoritm'"):
-        pipelined_join(right, "k", algoritm="hash")  # type: ignore[call-arg]
+        pipelined_join(right, "k", algoritm="hash")  # type: ignore[call-overload]
 
 
 WRONG_SETTINGS = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from sparkext.errors import InvalidQueryError
-from sparkext.joins.arguments import check_signature
+from sparkext.joins.calls import Transform, check_signature
 from sparkext.joins.durations import Duration
-from sparkext.streaming.cql.frame import OutputArguments, create_query_frame
+from sparkext.streaming.cql.frame import QueryCall
 from sparkext.streaming.cql.language.binder import bind
 from sparkext.streaming.cql.language.drawing import Drawing, draw_graph
 from sparkext.streaming.cql.language.graph import Graph, build_graph, spell_cycle
@@ -127,6 +127,20 @@ class ContinuousQueries:
         """Draw the graph of queries. Notebooks show the drawing; its method `save` writes it to a file."""
         return draw_graph(self._graph)
 
+    @overload
+    def output(
+        self,
+        query: str,
+        *,
+        time: str,
+        watermark: Duration | None = None,
+        ties: str | None = None,
+        serial: bool = False,
+        until: datetime | None = None,
+        name: str | None = None,
+    ) -> Transform: ...
+
+    @overload
     def output(
         self,
         query: str,
@@ -138,7 +152,20 @@ class ContinuousQueries:
         until: datetime | None = None,
         name: str | None = None,
         **streams: DataFrame,
-    ) -> DataFrame:
+    ) -> DataFrame: ...
+
+    def output(
+        self,
+        query: str,
+        *,
+        time: str,
+        watermark: Duration | None = None,
+        ties: str | None = None,
+        serial: bool = False,
+        until: datetime | None = None,
+        name: str | None = None,
+        **streams: DataFrame,
+    ) -> DataFrame | Transform:
         """Return the rows that a query emits, with the time of emission as the last column.
 
         Parameters
@@ -160,15 +187,42 @@ class ContinuousQueries:
         name:
             The name of the state in the checkpoint.
         streams:
-            The DataFrame of each registered stream, by the name of the stream, with the registered columns.
+            The DataFrame of each registered stream, by the name of the stream, with the registered columns. Without any
+            of them, if the query needs only one, the call returns a function for `DataFrame.transform`:
+            `readings.transform(q.output("alerts", time="ts"))`.
 
         Raises
         ------
         InvalidQueryError
             Lists every problem of the call.
         """
-        asked = OutputArguments(self._graph, (query,), False, self._given, time, watermark, ties, serial, until, name)
-        return create_query_frame(asked, streams)
+        call = QueryCall(self._graph, (query,), False, self._given, time, watermark, ties, serial, until, name)
+        return call.resolve(streams)
+
+    @overload
+    def outputs(
+        self,
+        *queries: str,
+        time: str,
+        watermark: Duration | None = None,
+        ties: str | None = None,
+        serial: bool = False,
+        until: datetime | None = None,
+        name: str | None = None,
+    ) -> Transform: ...
+
+    @overload
+    def outputs(
+        self,
+        *queries: str,
+        time: str,
+        watermark: Duration | None = None,
+        ties: str | None = None,
+        serial: bool = False,
+        until: datetime | None = None,
+        name: str | None = None,
+        **streams: DataFrame,
+    ) -> DataFrame: ...
 
     def outputs(
         self,
@@ -180,13 +234,13 @@ class ContinuousQueries:
         until: datetime | None = None,
         name: str | None = None,
         **streams: DataFrame,
-    ) -> DataFrame:
+    ) -> DataFrame | Transform:
         """Return the rows of several queries as one DataFrame: columns `query` and the time, and a struct per query.
 
         In each row all structs but one are null. See `output` for the arguments.
         """
-        asked = OutputArguments(self._graph, queries, True, self._given, time, watermark, ties, serial, until, name)
-        return create_query_frame(asked, streams)
+        call = QueryCall(self._graph, queries, True, self._given, time, watermark, ties, serial, until, name)
+        return call.resolve(streams)
 
 
 def _spell_columns(columns: Sequence[RelationColumn]) -> str:

@@ -10,6 +10,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from sparkext.errors import InvalidQueryError
+from sparkext.joins.arguments import check_column_name, check_flag, resolve_ties
+from sparkext.joins.calls import Transform
 from sparkext.joins.columns import resolve_column
 from sparkext.joins.durations import read_duration
 from sparkext.plans.expressions.number_types import INTEGERS
@@ -17,7 +19,7 @@ from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import quote_name
 from sparkext.spark.session_settings import is_case_sensitive, settings_of
-from sparkext.streaming.arguments import check_name, resolve_order_session
+from sparkext.streaming.arguments import check_name, check_timestamp, resolve_order_session
 from sparkext.streaming.cql.code.engine import FOR_EVER
 from sparkext.streaming.cql.code.module_text import generate_module
 from sparkext.streaming.cql.code.shared_columns import SharedColumns
@@ -42,8 +44,8 @@ KEYS = 32
 
 
 @dataclass(frozen=True)
-class OutputArguments:
-    """The arguments of `ContinuousQueries.output` and `outputs`, except for the DataFrames."""
+class QueryCall:
+    """The arguments of `ContinuousQueries.output` and `outputs` except the DataFrames, unchecked."""
 
     graph: Graph
     queries: tuple[str, ...]
@@ -56,8 +58,25 @@ class OutputArguments:
     until: Any
     name: Any
 
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        """Return the rows that the queries emit for the only stream that they need."""
+        [stream] = self.needed_streams()
+        return create_query_frame(self, {stream: frame})
 
-def create_query_frame(asked: OutputArguments, streams: Mapping[str, Any]) -> DataFrame:
+    def needed_streams(self) -> tuple[str, ...]:
+        """Return the names of the streams that the queries need, none if the names of queries are invalid."""
+        problems: list[str] = []
+        queries = _resolve_queries(self, problems)
+        return () if problems else tuple(self.graph.needed(queries).streams)
+
+    def resolve(self, streams: Mapping[str, DataFrame]) -> DataFrame | Transform:
+        """Return the rows that the queries emit. Without `streams`, if they need one, return a transform of it."""
+        if not streams and len(self.needed_streams()) == 1:
+            return self
+        return create_query_frame(self, streams)
+
+
+def create_query_frame(asked: QueryCall, streams: Mapping[str, Any]) -> DataFrame:
     """Return the rows that queries emit.
 
     Raises
@@ -70,12 +89,11 @@ def create_query_frame(asked: OutputArguments, streams: Mapping[str, Any]) -> Da
     graph = asked.graph.needed(queries)
     frames = _resolve_frames(graph, asked.graph, streams, queries, problems)
     check_name(asked.name, problems)
-    for argument, value in (("time", asked.time), ("ties", asked.ties)):
-        if not isinstance(value, str) and (value is not None or argument == "time"):
-            problems.append(f"{argument}={value!r}: expected the name of a column")
+    check_column_name("time", asked.time, problems)
+    if asked.ties is not None:
+        check_column_name("ties", asked.ties, problems)
     delay = None if asked.watermark is None else read_duration("watermark", asked.watermark, problems)
-    if not isinstance(asked.serial, bool):
-        problems.append(f"serial={asked.serial!r}: expected True or False")
+    check_flag("serial", asked.serial, problems)
     if problems:
         raise InvalidQueryError(problems)
     session = next(iter(frames.values())).sparkSession
@@ -111,7 +129,7 @@ def create_query_frame(asked: OutputArguments, streams: Mapping[str, Any]) -> Da
     return create_order_frame(columns, apply, settings, split=False, late=None, name=asked.name)
 
 
-def _resolve_queries(asked: OutputArguments, problems: list[str]) -> tuple[str, ...]:
+def _resolve_queries(asked: QueryCall, problems: list[str]) -> tuple[str, ...]:
     """Return the names of the requested queries, spelled as registered."""
     names = {name.lower(): name for name in asked.graph.queries}
     found: list[str] = []
@@ -156,7 +174,7 @@ class _Source:
     """The DataFrame of one stream."""
 
     def __init__(
-        self, frame: DataFrame, stream: BoundStream, asked: OutputArguments, delay: int | None, problems: list[str]
+        self, frame: DataFrame, stream: BoundStream, asked: QueryCall, delay: int | None, problems: list[str]
     ) -> None:
         name, registered = stream.name, stream.registered
         self._name, self.columns = name, stream.columns
@@ -169,23 +187,14 @@ class _Source:
         time = place(asked.time)
         self.time = None if time is None else fields[time]
         self._time = None if time is None else frame.columns[time]
-        if self.time is not None:
-            kind = self.time.dataType.simpleString()
-            if kind not in ("timestamp", "timestamp_ntz"):
-                problems.append(f"{asked.time} of {name} is a {kind}: expected a timestamp")
-            elif frame.isStreaming and not is_marked(self.time):
-                if delay is None:
-                    problems.append(
-                        f"{asked.time} of {name} has no watermark: pass watermark=…, the maximum delay of rows"
-                    )
-                else:
-                    frame = frame.withWatermark(quote_name(self.time.name), f"{delay} microseconds")
-        ties = None if asked.ties is None else place(asked.ties)
+        is_timestamp = self.time is not None and check_timestamp(f"{asked.time} of {name}", self.time, problems)
+        if self.time is not None and is_timestamp and frame.isStreaming and not is_marked(self.time):
+            if delay is None:
+                problems.append(f"{asked.time} of {name} has no watermark: pass watermark=…, the maximum delay of rows")
+            else:
+                frame = frame.withWatermark(quote_name(self.time.name), f"{delay} microseconds")
+        ties = resolve_ties(asked.ties, fields, f"{name}'s", case_sensitive, problems)
         self.ties = None if ties is None else fields[ties]
-        if self.ties is not None and spark_key_type(self.ties) is None:
-            problems.append(
-                f"ties={asked.ties!r}: values of type {self.ties.dataType.simpleString()} cannot be ordered"
-            )
         self._fields = [None if (at := place(column.name)) is None else fields[at] for column in registered]
         for column, field in zip(registered, self._fields, strict=True):
             if field is not None and not _fits(field, column):
@@ -259,7 +268,7 @@ def _check_alike(argument: str, fields: Mapping[str, StructField | None], proble
 
 
 def _derive_schema(
-    asked: OutputArguments, graph: Graph, queries: tuple[str, ...], sources: Mapping[str, _Source], problems: list[str]
+    asked: QueryCall, graph: Graph, queries: tuple[str, ...], sources: Mapping[str, _Source], problems: list[str]
 ) -> tuple[StructType, int]:
     """Return the columns of the result, and the position of the time among them."""
     from pyspark.sql.types import StringType, StructField, StructType
@@ -287,7 +296,7 @@ def _derive_schema(
 
 
 def _resolve_end(
-    asked: OutputArguments, graph: Graph, frames: Mapping[str, DataFrame], session: SparkSession, problems: list[str]
+    asked: QueryCall, graph: Graph, frames: Mapping[str, DataFrame], session: SparkSession, problems: list[str]
 ) -> int:
     """Return the end of time in µs for DataFrames that are no streams, `FOR_EVER` if there is none."""
     from pyspark.sql import functions as F
@@ -308,7 +317,7 @@ def _resolve_end(
     return int(found[0])
 
 
-def _select_key_columns(asked: OutputArguments, graph: Graph) -> Mapping[str, int] | None:
+def _select_key_columns(asked: QueryCall, graph: Graph) -> Mapping[str, int] | None:
     if asked.partition_by is None:
         return None
     return {name: place for name, place in asked.partition_by.items() if name in graph.streams}

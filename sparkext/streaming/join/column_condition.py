@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from sparkext.joins.join_condition import NULL_SAFE, JoinCondition, NamedPair, NamedRange
 from sparkext.joins.resolved_join import ResolvedJoin
@@ -51,13 +51,6 @@ class ColumnCondition:
     def where(self, pairs: DataFrame) -> DataFrame:
         """Return the pairs that satisfy the remaining conjuncts."""
         return self._join.where(pairs, self._rest)
-
-
-def is_column(value: object) -> TypeGuard[Column]:
-    """Return whether `value` is a Column."""
-    from pyspark.sql import Column
-
-    return isinstance(value, Column)
 
 
 def read_columns(

@@ -20,17 +20,15 @@ from sparkext.streaming.state.checkpoints import report_checkpoints
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from sparkext.config import Settings
     from sparkext.joins.resolved_join import ResolvedJoin
+    from sparkext.streaming.arguments import JoinedStreams
     from sparkext.streaming.state.stream_state import StoredSide
 
 
 def create_join_frame(
-    left: DataFrame,
-    right: DataFrame,
+    streams: JoinedStreams,
     resolved: ResolvedJoin,
     sides: tuple[StoredSide, StoredSide],
-    settings: Settings,
     name: str | None,
     *told: str,
     task: type[StreamJoinTask] = StreamJoinTask,
@@ -40,13 +38,14 @@ def create_join_frame(
     `told` are further parts of the join's fingerprint: joins with the same columns that differ otherwise must not share
     a state.
     """
+    left, right = streams.left, streams.right
     session = left.sparkSession
     partitions = count_partitions(session)
     kept = ", ".join("for ever" if side.retained is None else f"{side.retained} µs" for side in sides)
     of = f"{left.schema.simpleString()} and {right.schema.simpleString()}, kept {kept}"
     made_by = ", ".join([f"{resolved.spec.label} of {of}", *told])
     tasks = count_tasks_per_executor(session)
-    join = describe_join(resolved, sides, partitions, settings, tasks, made_by, name)
+    join = describe_join(resolved, sides, partitions, streams.settings, tasks, made_by, name)
     report_checkpoints(session)
     keys = find_partition_keys(partitions)
     blocks = [

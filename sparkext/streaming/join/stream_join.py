@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sparkext.config import Settings
-from sparkext.joins.arguments import check_arrow_types, check_signature, refuse
+from sparkext.joins.arguments import read_kind, refuse
+from sparkext.joins.calls import Transform, transform_function
 from sparkext.joins.durations import Duration
-from sparkext.joins.join_condition import JoinCondition, read_condition
-from sparkext.joins.lineage import Lineage
-from sparkext.joins.resolved_join import ResolvedJoin, resolve_join
-from sparkext.joins.resolved_theta import resolve_theta
-from sparkext.plans.pipeline.join_names import parse_join_kind
-from sparkext.plans.pipeline.spec import MOST_COMPARED
-from sparkext.spark.session_settings import is_case_sensitive, settings_of
-from sparkext.streaming.arguments import check_name, resolve_join_session
-from sparkext.streaming.join.column_condition import is_column, read_columns
-from sparkext.streaming.join.description_of import renumber_build_columns
+from sparkext.streaming.arguments import check_name, read_streams
 from sparkext.streaming.join.event_times import remove_watermarks, resolve_time_column
 from sparkext.streaming.join.frame import create_join_frame, restore_names
 from sparkext.streaming.join.retention import resolve_stored_sides
+from sparkext.streaming.join.stream_condition import read_stream_condition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,21 +22,23 @@ if TYPE_CHECKING:
     On = Names | Column | Callable[[Any, Any], bool] | None
 
 
-@check_signature('stream_join(left, right, on=[("price", ">=", "low")])')
+@transform_function('right, on=[("price", ">=", "low")]')
 def stream_join(
-    left: DataFrame,
     right: DataFrame,
+    /,
     *,
     on: On = None,
     how: str = "inner",
     retain: Duration | tuple[Duration | None, Duration | None] | None = None,
     event_time: str | None = None,
     name: str | None = None,
-) -> DataFrame:
+) -> Transform:
     """Join two streams on any condition, with or without equalities.
 
         hits = stream_join(orders, quotes, on=[("price", ">=", "low"), ("price", "<", "high")])
         hits.writeStream.option("checkpointLocation", folder).toTable("hits")
+
+    Without the left side as the first argument, the call returns a function for `DataFrame.transform`.
 
     Each pair of rows is emitted once, in the batch with the second of its rows. The result is a streaming DataFrame
     with the column names, column order, types and nullability of a join of two tables. It works with any sink.
@@ -78,69 +73,51 @@ def stream_join(
     InvalidJoinError
         Lists every problem of the call.
     """
-    problems: list[str] = []
-    session = resolve_join_session(left, right, "pipelined_join", problems)
-    kind = parse_join_kind(how) if isinstance(how, str) else None
-    if kind not in ("inner", "left", "semi"):
-        problems.append(f"how={how!r}: expected 'inner', 'cross', 'left' or 'semi' for a join of two streams")
-    elif kind != "inner" and callable(on):
-        problems.append(f"how={how!r}: expected 'inner' for a join by a function")
-    if event_time is not None and (not isinstance(event_time, str) or kind not in ("inner", "left")):
-        problems.append(
-            f"event_time={event_time!r}: expected a name, for an inner or a left join (the time at which a semi join"
-            " emits a row depends on which match arrives first)"
-        )
-    check_name(name, problems)
-    told = len(problems)
-    columns = None
-    if not is_column(on):
-        condition = on if callable(on) else read_condition(on, kind, how, problems)
-    elif session is not None:
-        columns = read_columns(left, right, on, kind or "inner", problems)
-        if columns is not None:
-            left, right, condition = columns.left, columns.right, columns.names
-    if session is None or len(problems) > told:
+    return StreamJoinCall(right, on, how, retain, event_time, name)
+
+
+@dataclass(frozen=True)
+class StreamJoinCall:
+    """The arguments of `stream_join` except the left side, unchecked."""
+
+    right: Any
+    on: Any
+    how: Any
+    retain: Any
+    event_time: Any
+    name: Any
+
+    def __call__(self, left: DataFrame) -> DataFrame:
+        """Join two streams, after checking all arguments."""
+        problems: list[str] = []
+        kind = self._read_kind(problems)
+        check_name(self.name, problems)
+        streams = read_streams(left, self.right, "pipelined_join", problems)
+        condition = read_stream_condition(streams, self.on, kind, self.how, problems)
+        if condition is None:
+            refuse(problems)
+        assert condition is not None, "or there is a problem"
+        streams, kind = condition.streams, kind or "inner"
+        resolved = condition.resolve(kind, problems)
+        tells_time = self.event_time is not None
+        sides = resolve_stored_sides(streams.left, streams.right, self.retain, kind, tells_time, problems)
+        time = None
+        if resolved is not None and sides is not None and tells_time:
+            time = resolve_time_column(self.event_time, resolved, sides, streams.case_sensitive, problems)
         refuse(problems)
-    assert session is not None
-    settings = settings_of(session)
-    for side, frame in (("left", left), ("right", right)):
-        check_arrow_types(frame.schema, side, problems)
-    case_sensitive = is_case_sensitive(session)
-    resolved = _resolve_condition(left, right, condition, kind or "inner", settings, case_sensitive, problems)
-    if resolved is not None and columns is not None:
-        resolved = columns.hide_computed(resolved)
-    sides = resolve_stored_sides(left, right, retain, kind or "inner", event_time is not None, problems)
-    time = None
-    if resolved is not None and sides is not None and event_time is not None:
-        time = resolve_time_column(event_time, resolved, sides, case_sensitive, problems)
-    refuse(problems)
-    assert resolved is not None and sides is not None, "or there is a problem"
-    also_told = () if columns is None else (columns.text,)
-    resolved = remove_watermarks(resolved)
-    joined = create_join_frame(left, right, resolved, sides, settings, name, *also_told)
-    if columns is not None:
-        joined = columns.where(joined)
-    return joined.select(*restore_names(resolved), *([] if time is None else [time.column()]))
+        assert resolved is not None and sides is not None, "or there is a problem"
+        resolved = remove_watermarks(resolved)
+        pairs = condition.where(create_join_frame(streams, resolved, sides, self.name, *condition.texts))
+        return pairs.select(*restore_names(resolved), *([] if time is None else [time.column()]))
 
-
-def _resolve_condition(
-    left: DataFrame,
-    right: DataFrame,
-    condition: JoinCondition | Callable[[Any, Any], bool],
-    kind: str,
-    settings: Settings,
-    case_sensitive: bool,
-    problems: list[str],
-) -> ResolvedJoin | None:
-    outputs = Lineage.starting_at(left).outputs
-    fields = right.schema.fields
-    if not isinstance(condition, JoinCondition):
-        return resolve_theta(outputs, fields, condition, "inner", 1, case_sensitive, problems)
-    found = resolve_join(outputs, fields, condition, kind, 1, settings.algorithm, case_sensitive, problems)
-    compared = set() if found is None else {(pair.probe.column, pair.type) for pair in found.spec.ranges}
-    if len(compared) > MOST_COMPARED:
-        problems.append(
-            f"on compares {len(compared)} columns of the left side, whose rows are indexed as well, but an index"
-            f" supports at most {MOST_COMPARED}. Filter the result of an inner join by the other columns"
-        )
-    return None if found is None else renumber_build_columns(found)
+    def _read_kind(self, problems: list[str]) -> str | None:
+        """Return the join kind, None if it is invalid; check the arguments that not all kinds support."""
+        kind = read_kind(self.how, ("inner", "left", "semi"), "stream_join", problems)
+        if kind not in (None, "inner") and callable(self.on):
+            problems.append(f"how={self.how!r}: expected 'inner' for a join by a function")
+        if self.event_time is not None and (not isinstance(self.event_time, str) or kind not in ("inner", "left")):
+            problems.append(
+                f"event_time={self.event_time!r}: expected a name, for an inner or a left join (the time at which a"
+                " semi join emits a row depends on which match arrives first)"
+            )
+        return kind

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkext.errors import InvalidOrderError
-from sparkext.joins.arguments import check_arrow_types, check_signature
+from sparkext.joins.arguments import check_arrow_types, check_column_name, check_flag, resolve_named, resolve_ties
+from sparkext.joins.calls import Transform, transform_function
 from sparkext.joins.columns import resolve_column
 from sparkext.rows.types import spark_key_type
-from sparkext.spark.frames import is_dataframe
+from sparkext.spark.frames import is_column, is_dataframe
 from sparkext.spark.session_settings import is_case_sensitive, settings_of
-from sparkext.streaming.arguments import check_name, resolve_order_session
+from sparkext.streaming.arguments import check_name, check_timestamp, resolve_order_session
 from sparkext.streaming.ordered.attributes import append_attributes
 from sparkext.streaming.ordered.description_of import AppliedOperator, OrderColumns
 from sparkext.streaming.ordered.frame import create_order_frame
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 
-@check_signature('ordered(frame, time="time")', InvalidOrderError)
+@transform_function('time="time"', InvalidOrderError)
 def ordered(
-    frame: DataFrame,
     *,
     time: str,
     order_key: str | Sequence[str] | Column | DataFrame | None = None,
@@ -40,11 +40,13 @@ def ordered(
     split: bool = True,
     late: str | None = None,
     name: str | None = None,
-) -> DataFrame:
+) -> Transform:
     """Put the rows of each order key in the order of time, and optionally process them in that order.
 
         alerts = ordered(readings, time="ts", operator_key="sensor", order_key="device",
                          apply=detect, schema="device string, sensor string, ts timestamp, level double", state={})
+
+    Without `frame` as the first argument, the call returns a function for `DataFrame.transform`.
 
     All rows of an order key are emitted in one partition, in the order of time. A row of a stream is emitted after the
     watermark has passed it, so rows are in order within each batch and from batch to batch. An order key with too many
@@ -91,92 +93,91 @@ def ordered(
     InvalidOrderError
         Lists every problem of the call.
     """
-    problems: list[str] = []
-    session = resolve_order_session(frame, problems)
-    check_name(name, problems)
-    if session is None or problems:
-        raise InvalidOrderError(problems)
-    settings = settings_of(session)
-    check_arrow_types(frame.schema, "the", problems)
-    asked = _ColumnArguments(frame, time, order_key, operator_key, ties, is_case_sensitive(session))
-    columns = asked.columns(problems)
-    function = _FunctionArguments(apply, schema, state, pickle_state)
-    operator = function.checked(frame, time, operator_key, asked.case_sensitive, problems)
-    _check_options(late, split, problems)
-    if problems:
-        raise InvalidOrderError(problems)
-    assert columns is not None, "or there is a problem"
-    return create_order_frame(columns, operator, settings, split=split, late=late, name=name)
+    columns = _ColumnArguments(time, order_key, operator_key, ties)
+    return OrderedCall(columns, _FunctionArguments(apply, schema, state, pickle_state), split, late, name)
 
 
-def _check_options(late: Any, split: Any, problems: list[str]) -> None:
-    if late is not None and not isinstance(late, str):
-        problems.append(f"late={late!r}: expected the name of a column")
-    if not isinstance(split, bool):
-        problems.append(f"split={split!r}: expected True or False")
+@dataclass(frozen=True)
+class OrderedCall:
+    """The arguments of `ordered` except the DataFrame, unchecked."""
+
+    columns: _ColumnArguments
+    function: _FunctionArguments
+    split: Any
+    late: Any
+    name: Any
+
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        """Order the rows of a DataFrame, after checking all arguments."""
+        problems: list[str] = []
+        check_name(self.name, problems)
+        check_flag("split", self.split, problems)
+        if self.late is not None:
+            check_column_name("late", self.late, problems)
+        session = resolve_order_session(frame, problems)
+        if session is None or problems:
+            raise InvalidOrderError(problems)
+        case_sensitive = is_case_sensitive(session)
+        check_arrow_types(frame.schema, "the", problems)
+        columns = self.columns.resolve(frame, case_sensitive, problems)
+        function = self.function.resolve(frame, self.columns, case_sensitive, problems)
+        if problems:
+            raise InvalidOrderError(problems)
+        assert columns is not None, "or there is a problem"
+        settings = settings_of(session)
+        return create_order_frame(columns, function, settings, split=self.split, late=self.late, name=self.name)
 
 
 @dataclass(frozen=True)
 class _ColumnArguments:
     """The column arguments of a call, unchecked."""
 
-    frame: DataFrame
     time: Any
     order_key: Any
     operator_key: Any
     ties: Any
-    case_sensitive: bool
 
-    def columns(self, problems: list[str]) -> OrderColumns | None:
+    def resolve(self, frame: DataFrame, case_sensitive: bool, problems: list[str]) -> OrderColumns | None:
         """Return the columns by their positions, None if `problems` got longer."""
-        told, frame = len(problems), self.frame
+        before, is_stream = len(problems), frame.isStreaming
         width = len(frame.columns)
         fields = frame.schema.fields
-        time = self._place("time", self.time, fields, problems)
-        if time is not None:
-            self._check_time(fields[time], problems)
-        operators = self._places("operator_key", self.operator_key, problems)
-        orders = None
+        time = resolve_named("time", self.time, fields, "the", case_sensitive, problems)
+        is_timestamp = time is not None and check_timestamp("time", fields[time], problems)
+        if time is not None and is_timestamp and is_stream and not is_marked(fields[time]):
+            problems.append(f"time has no watermark: see DataFrame.withWatermark({fields[time].name!r}, …)")
+        operators = _resolve_key("operator_key", self.operator_key, fields, case_sensitive, problems)
         if is_dataframe(self.order_key):
-            frame = append_attributes(frame, self.order_key, operators, self.case_sensitive, problems)
+            frame = append_attributes(frame, self.order_key, operators, case_sensitive, problems)
             orders = tuple(range(width, len(frame.columns)))
-        elif _is_column(self.order_key):
+        elif is_column(self.order_key):
             frame = frame.select("*", self.order_key.alias("__order"))
             orders = (width,)
         else:
-            orders = self._places("order_key", self.order_key, problems)
-        ties = None if self.ties is None else self._place("ties", self.ties, fields, problems)
+            orders = _resolve_key("order_key", self.order_key, fields, case_sensitive, problems)
+        ties = resolve_ties(self.ties, fields, "the", case_sensitive, problems)
         fields = frame.schema.fields
-        for place in (*orders, *operators, *(() if ties is None else (ties,))):
+        for place in (*orders, *operators):
             if spark_key_type(fields[place]) is None:
                 problems.append(
                     f"column {fields[place].name!r} of type {fields[place].dataType.simpleString()} cannot be a key"
                 )
-        if len(problems) > told:
+        if len(problems) > before:
             return None
         assert time is not None, "or there is a problem"
         return OrderColumns(frame, width, time, orders, operators, ties)
 
-    def _places(self, argument: str, named: Any, problems: list[str]) -> tuple[int, ...]:
-        names = [] if named is None else [named] if isinstance(named, str) else named
-        if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
-            problems.append(f"{argument}={named!r}: expected the name of a column, or a list of names")
-            return ()
-        found = (resolve_column(one, self.frame.schema.fields, "the", self.case_sensitive, problems) for one in names)
-        return tuple(place for place in found if place is not None)
 
-    def _place(self, argument: str, named: Any, fields: Sequence[StructField], problems: list[str]) -> int | None:
-        if not isinstance(named, str):
-            problems.append(f"{argument}={named!r}: expected the name of a column")
-            return None
-        return resolve_column(named, fields, "the", self.case_sensitive, problems)
-
-    def _check_time(self, field: StructField, problems: list[str]) -> None:
-        kind = field.dataType.simpleString()
-        if kind not in ("timestamp", "timestamp_ntz"):
-            problems.append(f"time is a {kind}: expected a timestamp")
-        elif self.frame.isStreaming and not is_marked(field):
-            problems.append(f"time has no watermark: see DataFrame.withWatermark({field.name!r}, …)")
+def _resolve_key(
+    argument: str, named: Any, fields: Sequence[StructField], case_sensitive: bool, problems: list[str]
+) -> tuple[int, ...]:
+    """Return the positions of the columns of a key that exist."""
+    names = [] if named is None else [named] if isinstance(named, str) else named
+    if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
+        problems.append(f"{argument}={named!r}: expected the name of a column, or a list of names")
+        return ()
+    found = (resolve_column(one, fields, "the", case_sensitive, problems) for one in names)
+    return tuple(place for place in found if place is not None)
 
 
 @dataclass(frozen=True)
@@ -188,15 +189,14 @@ class _FunctionArguments:
     state: Any
     pickle_state: Any
 
-    def checked(
-        self, frame: DataFrame, time: Any, operator_key: Any, case_sensitive: bool, problems: list[str]
+    def resolve(
+        self, frame: DataFrame, columns: _ColumnArguments, case_sensitive: bool, problems: list[str]
     ) -> AppliedOperator | None:
         """Return the function to apply, None if there is none, or if `problems` got longer."""
         from pyspark.sql.types import StructType
 
-        if not isinstance(self.pickle_state, bool):
-            problems.append(f"pickle_state={self.pickle_state!r}: expected True or False")
-        elif self.pickle_state and self.state is None:
+        check_flag("pickle_state", self.pickle_state, problems)
+        if self.pickle_state and self.state is None:
             problems.append("pickle_state is given, but no state")
         if self.apply is None:
             for argument, value in (("schema", self.schema), ("state", self.state)):
@@ -205,7 +205,7 @@ class _FunctionArguments:
             return None
         if not callable(self.apply):
             problems.append(f"apply={self.apply!r}: expected a function")
-        if operator_key is None:
+        if columns.operator_key is None:
             problems.append("apply requires operator_key, the key whose rows it processes together")
         initial = self._initial(problems)
         schema = self.schema
@@ -217,9 +217,9 @@ class _FunctionArguments:
             )
             return None
         check_arrow_types(schema, "schema's", problems)
-        found = (
-            resolve_column(time, schema.fields, "schema's", case_sensitive, problems) if isinstance(time, str) else None
-        )
+        if not isinstance(columns.time, str):  # a problem of the columns
+            return None
+        found = resolve_column(columns.time, schema.fields, "schema's", case_sensitive, problems)
         if found is None:
             return None
         operator = FunctionOperator(self.apply, initial, bool(self.pickle_state))
@@ -234,9 +234,3 @@ class _FunctionArguments:
         except UnstorableStateError as error:
             problems.append(f"state cannot be stored, {error}. Expected {FORMS}")
             return None
-
-
-def _is_column(value: Any) -> bool:
-    from pyspark.sql import Column
-
-    return isinstance(value, Column)

@@ -17,7 +17,7 @@ from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
 from sparkext.asof.stream_as_of_join import derive_stored_sides
 from sparkext.config import DEBUG_HASH_MASK, MORSEL_MAX_ROWS, read_settings
 from sparkext.errors import StateError
-from sparkext.joins.columns import OutputField
+from sparkext.joins.columns import JoinInputs, OutputField
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.streaming.join.description import StreamJoin
 from sparkext.streaming.join.description_of import describe_join
@@ -56,7 +56,7 @@ def joined(
     outputs = [OutputField(field, ColumnRef(PROBE, number)) for number, field in enumerate(TRADES.fields)]
     far = None if tolerance is None else timedelta(seconds=tolerance)
     arguments = AsOfArguments(("traded", "quoted"), [("symbol", "of")] if by else None, direction, far, exact, how)
-    resolved = resolve_as_of(outputs, QUOTES.fields, arguments, 1, "auto", False, problems)
+    resolved = resolve_as_of(JoinInputs(outputs, QUOTES.fields, 1, "auto", False), arguments, problems)
     assert resolved is not None, problems
     sides = derive_stored_sides(TRADES, QUOTES, resolved, 0 if ties else None)
     return describe_join(resolved, sides, partitions, read_settings(lambda key: None, options), 1, "an as-of join")

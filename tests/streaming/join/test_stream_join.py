@@ -297,8 +297,9 @@ def test_what_cannot_be_joined(spark: SparkSession, feeds: tuple[Feed, Feed]) ->
     assert "different sessions" in problems(
         one, other.sparkSession.newSession().readStream.format("rate").load(), on=ON
     )
-    assert "how='right': expected 'inner', 'cross', 'left' or 'semi' for a join of two streams" in problems(
-        one, other, on=ON, how="right"
+    assert (
+        "how='right' is not a join type of stream_join; expected one of inner, cross, left, leftouter, semi"
+        in problems(one, other, on=ON, how="right")
     )
     on = [("price", "<", "low"), ("k", "<", "low"), ("id", "<", "high")]
     assert "on compares 3 columns of the left side" in problems(one, other, on=on)

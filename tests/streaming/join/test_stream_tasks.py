@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, StringType, StructType, TimestampNTZTyp
 
 from sparkext.config import DEBUG_HASH_MASK, DEBUG_PARTITIONS, MORSEL_MAX_ROWS, STREAMS_UNIT_MAX_BYTES, read_settings
 from sparkext.errors import StateError
-from sparkext.joins.columns import OutputField
+from sparkext.joins.columns import JoinInputs, OutputField
 from sparkext.joins.join_condition import read_condition
 from sparkext.joins.resolved_join import resolve_join
 from sparkext.joins.resolved_theta import resolve_theta
@@ -87,11 +87,13 @@ def joined(
 ) -> StreamJoin:
     named, problems = CONDITIONS[on][0], list[str]()
     outputs = [OutputField(field, ColumnRef(PROBE, number)) for number, field in enumerate(LEFT.fields)]
+    inputs = JoinInputs(outputs, RIGHT.fields, 1, "auto", False)
     if callable(named):
-        resolved = resolve_theta(outputs, RIGHT.fields, named, "inner", 1, False, problems)
+        resolved = resolve_theta(inputs, named, "inner", problems)
     else:
         condition = read_condition(named, how, "cross" if named is None else how, problems)
-        resolved = resolve_join(outputs, RIGHT.fields, condition, how, 1, "auto", False, problems)
+        assert condition is not None, problems
+        resolved = resolve_join(inputs, condition, how, problems)
         resolved = None if resolved is None else renumber_build_columns(resolved)
     assert resolved is not None, problems
     if retained is None:

@@ -276,23 +276,27 @@ def test_several_sources_and_a_worker_that_dies(spark: SparkSession, feed: Feed,
 def test_what_is_refused(spark: SparkSession, feed: Feed) -> None:
     stream, table = marked(feed), feed.table()
     twice = spark.createDataFrame([(1, "x"), (1, "y")], "sensor int, room string")
-    applied = {"frame": table, "time": "ts", "apply": rises, "operator_key": "sensor", "schema": ALERTS}
-    refused: list[tuple[dict[str, Any], str]] = [
-        ({"frame": feed.stream(), "time": "ts"}, "time has no watermark"),
-        ({"frame": table, "time": "level"}, "time is a double: expected a timestamp"),
-        ({"frame": table, "time": "when"}, "'when' does not exist"),
-        ({"frame": 3, "time": "ts"}, "frame must be a Spark DataFrame, got int"),
-        ({"frame": table, "time": "ts", "apply": rises}, "apply requires operator_key"),
-        ({"frame": table, "time": "ts", "apply": rises, "operator_key": "sensor"}, "expected the schema of the rows"),
-        ({"frame": table, "time": "ts", "schema": ALERTS}, "schema is given, but no apply"),
-        ({**applied, "state": {"last": [(1, 2)]}}, r"cannot be stored, state\['last'\]\[0\]: tuple\. Expected bytes"),
-        ({**applied, "state": print, "pickle_state": 1}, "pickle_state=1: expected True or False"),
-        ({**applied, "pickle_state": True}, "pickle_state is given, but no state"),
-        ({"frame": table, "time": "ts", "order_key": twice, "operator_key": "sensor"}, "several rows for one operator"),
-        ({"frame": table, "time": "ts", "order_key": stream, "operator_key": "sensor"}, "order_key is a stream"),
-        ({"frame": table, "time": "ts", "order_key": 3}, "expected the name of a column, or a list"),
-        ({"frame": stream, "time": "ts", "name": "a/b"}, "at most 100 letters, digits"),
+    applied = {"time": "ts", "apply": rises, "operator_key": "sensor", "schema": ALERTS}
+    refused: list[tuple[Any, dict[str, Any], str]] = [
+        (feed.stream(), {"time": "ts"}, "time has no watermark"),
+        (table, {"time": "level"}, "time is a double: expected a timestamp"),
+        (table, {"time": "when"}, "'when' does not exist"),
+        (3, {"time": "ts"}, "frame must be a Spark DataFrame, got int"),
+        (table, {"time": "ts", "apply": rises}, "apply requires operator_key"),
+        (table, {"time": "ts", "apply": rises, "operator_key": "sensor"}, "expected the schema of the rows"),
+        (table, {"time": "ts", "schema": ALERTS}, "schema is given, but no apply"),
+        (
+            table,
+            {**applied, "state": {"last": [(1, 2)]}},
+            r"cannot be stored, state\['last'\]\[0\]: tuple\. Expected bytes",
+        ),
+        (table, {**applied, "state": print, "pickle_state": 1}, "pickle_state=1: expected True or False"),
+        (table, {**applied, "pickle_state": True}, "pickle_state is given, but no state"),
+        (table, {"time": "ts", "order_key": twice, "operator_key": "sensor"}, "several rows for one operator"),
+        (table, {"time": "ts", "order_key": stream, "operator_key": "sensor"}, "order_key is a stream"),
+        (table, {"time": "ts", "order_key": 3}, "expected the name of a column, or a list"),
+        (stream, {"time": "ts", "name": "a/b"}, "at most 100 letters, digits"),
     ]
-    for call, message in refused:
+    for frame, call, message in refused:
         with pytest.raises(InvalidOrderError, match=message):
-            ordered(**call)
+            ordered(frame, **call)

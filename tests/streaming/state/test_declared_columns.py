@@ -21,7 +21,7 @@ from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringT
 from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
 from sparkext.asof.stream_as_of_join import derive_stored_sides
 from sparkext.config import read_settings
-from sparkext.joins.columns import OutputField
+from sparkext.joins.columns import JoinInputs, OutputField
 from sparkext.joins.join_condition import read_condition
 from sparkext.joins.resolved_join import resolve_join
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
@@ -157,7 +157,7 @@ def test_the_nearest_row(tmp_path: Path, how: str, declared: list[bool]) -> None
 def nearest(how: str, nullable: bool) -> StreamJoin:
     outputs, right, problems = *both(nullable), list[str]()
     arguments = AsOfArguments(("at", "at2"), [("key", "key2")], "backward", None, True, how)
-    resolved = resolve_as_of(outputs, right.fields, arguments, 1, "auto", False, problems)
+    resolved = resolve_as_of(JoinInputs(outputs, right.fields, 1, "auto", False), arguments, problems)
     assert resolved is not None, problems
     sides = derive_stored_sides(columns(nullable), right, resolved, ID)
     return describe_join(resolved, sides, 2, read_settings(lambda key: None, {}), 1, "an as-of join")
@@ -185,7 +185,8 @@ def test_all_that_match(tmp_path: Path, how: str, declared: list[bool]) -> None:
 def matching(how: str, nullable: bool) -> StreamJoin:
     outputs, right, problems = *both(nullable), list[str]()
     condition = read_condition([("key", "key2")], how, how, problems)
-    resolved = resolve_join(outputs, right.fields, condition, how, 1, "auto", False, problems)
+    assert condition is not None, problems
+    resolved = resolve_join(JoinInputs(outputs, right.fields, 1, "auto", False), condition, how, problems)
     assert resolved is not None, problems
     sides = [
         StoredSide(arrow_schema(schema), AT, 15_000_000, how != "inner" and not side)
