@@ -59,11 +59,11 @@ class TableJoin:
 
         Parameters
         ----------
-        resolve:
+        resolve
             None if the condition of the join has problems.
-        names:
+        names
             The left columns of the condition, to be checked if `other` has problems.
-        sends_right:
+        sends_right
             Whether all columns of the right side are sent to workers.
         """
         check_arrow_types(self.left.schema, "left", self._problems)
