@@ -24,8 +24,6 @@ _INTERNAL = PREFIX + "debug."
 
 AlgorithmName = Literal["auto", "hash", "sort_merge"]
 ModeName = Literal["auto", "hint", "off"]
-DeliveryName = Literal["adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel"]
-ThreadsName = Literal["cooperative", "independent"]
 JoinOrderName = Literal["measured", "query", "random"]
 PartitionedName = Literal["auto", "always", "never"]
 StagesName = Literal["waves", "pipelined"]
@@ -323,17 +321,6 @@ MEMORY_MAX_BYTES = ConfigKey(
     expected="a byte size, such as 512m or 2g; 0 for no limit",
     least=0,
 )
-THREADS = ConfigKey(
-    name=PREFIX + "threads",
-    attribute="threads",
-    type=TEXT,
-    unit="",
-    default="cooperative",
-    doc="How the cores of a task share its work if it has several (`spark.task.cpus`): `cooperative` (all cores process"
-    " parts of the same morsel, at the same operator) or `independent` (each core processes its own morsel).",
-    expected="one of cooperative, independent",
-    choices=get_args(ThreadsName),
-)
 ALGORITHM = ConfigKey(
     name=PREFIX + "algorithm",
     attribute="algorithm",
@@ -363,20 +350,6 @@ PROGRESS = ConfigKey(
     doc="Whether a driver that collects or publishes a build side for more than two seconds shows a progress bar, in"
     " notebooks and on terminals, if tqdm is installed.",
     expected="true or false",
-)
-DEBUG_DELIVERY = ConfigKey(
-    name=PREFIX + "debug.delivery",
-    attribute="debug_delivery",
-    type=TEXT,
-    unit="",
-    default="adaptive",
-    doc="How operators pass on their rows: `adaptive` (as many rows at a time as memory allows), or a mode for"
-    " comparison that ignores memory: `morsel` (200,000 rows), `block` (1,024 rows), `tuple` (one row), `materialize`"
-    " (every operator finishes first), `materialize_parallel` (the same with all cores of the task). For measurements"
-    " only.",
-    expected="one of adaptive, morsel, block, tuple, materialize, materialize_parallel",
-    choices=get_args(DeliveryName),
-    of_application=True,
 )
 DEBUG_JOIN_ORDER = ConfigKey(
     name=PREFIX + "debug.joinOrder",
@@ -479,12 +452,10 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     MORSEL_MIN_ROWS,
     MEMORY_FRACTION,
     MEMORY_MAX_BYTES,
-    THREADS,
     ALGORITHM,
     REPORT_DECISIONS,
     PROGRESS,
     DEBUG_SESSIONS,
-    DEBUG_DELIVERY,
     DEBUG_FORCE,
     DEBUG_JOIN_ORDER,
     DEBUG_GROUPS,
@@ -513,12 +484,10 @@ class Settings:
     morsel_min_rows: int
     memory_fraction: float
     memory_max_bytes: int
-    threads: ThreadsName
     algorithm: AlgorithmName
     report_decisions: int
     progress: bool
     debug_sessions: bool
-    debug_delivery: DeliveryName
     debug_force: bool
     debug_join_order: JoinOrderName
     debug_groups: GroupsName

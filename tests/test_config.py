@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from sparkext.config import (
     BOOLEAN,
-    DEBUG_DELIVERY,
     REGISTRY,
     ConfigKey,
     Settings,
@@ -22,7 +21,6 @@ from sparkext.config import (
     render_markdown_table,
 )
 from sparkext.errors import ConfigError
-from sparkext.plans.adaptive.delivery import DELIVERIES
 
 MODE = "spark.sparkext.mode"
 BUILD = "spark.sparkext.buildSide.maxBytes"
@@ -56,12 +54,10 @@ def test_defaults() -> None:
         morsel_min_rows=1_024,
         memory_fraction=0.5,
         memory_max_bytes=0,
-        threads="cooperative",
         algorithm="auto",
         report_decisions=256,
         progress=True,
         debug_sessions=False,
-        debug_delivery="adaptive",
         debug_force=False,
         debug_join_order="measured",
         debug_groups="auto",
@@ -73,10 +69,6 @@ def test_defaults() -> None:
 def test_registry_and_settings_agree() -> None:
     assert [key.attribute for key in REGISTRY] == [field.name for field in dataclasses.fields(Settings)]
     assert len({key.name for key in REGISTRY}) == len(REGISTRY)
-
-
-def test_every_delivery_can_be_chosen() -> None:
-    assert set(DEBUG_DELIVERY.choices) == set(DELIVERIES)
 
 
 @pytest.mark.parametrize("key", REGISTRY, ids=lambda key: key.attribute)

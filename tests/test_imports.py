@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,13 @@ def test_kernels_and_plans_import_nothing_else() -> None:
         imported = frozenset[str]().union(*modules)
         others = {name.split(".")[0] for name in imported if not name.startswith(f"sparkext.{package}")}
         assert others - set(sys.stdlib_module_names) <= allowed, package
+
+
+def test_plans_have_no_threads_and_clocks() -> None:
+    """They decide; the engine owns threads, locks and clocks."""
+    owners = r"^\s*(from|import) (threading|time|queue|concurrent|asyncio|multiprocessing)\b"
+    plans = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "plans").rglob("*.py")}
+    assert [name for name, text in plans.items() if re.search(owners, text, re.MULTILINE)] == []
 
 
 def test_no_package_has_the_name_of_a_function() -> None:

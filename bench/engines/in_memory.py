@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pyarrow as pa
 
 from bench.data.workloads import Workload
+from bench.engines.deliveries import independently, with_fixed_outputs
 from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
@@ -23,6 +23,7 @@ from sparkext.memory.probes import MemoryProbe
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 
 _KEY_TYPES = {pa.int64(): "int64", pa.int32(): "int32", pa.string(): "string"}
+DEFAULTS = read_settings(lambda key: None, {})
 
 
 def pipeline_spec(workload: Workload, algorithm: str = "auto") -> PipelineSpec:
@@ -44,20 +45,23 @@ def _key_pair(probe: pa.Schema, build: pa.Schema, probe_key: str, build_key: str
     return KeyPair(ColumnRef(PROBE, place), build.get_field_index(build_key), key_type, null_safe=False)
 
 
-def run(workload: Workload, threads: int, algorithm: str = "auto") -> Iterator[pa.RecordBatch]:
-    """Build every index, then stream the probe table through all joins."""
-    settings = bench_settings()
+def run(
+    workload: Workload, threads: int, algorithm: str = "auto", fixed_rows: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Build every index, then stream the probe table through all joins, in outputs of `fixed_rows` if given."""
+    settings, resources = DEFAULTS, thread_resources(threads)
+    if fixed_rows is not None:
+        settings, resources = with_fixed_outputs(fixed_rows, settings, resources)
     spec = pipeline_spec(workload, algorithm)
     builds = build_sides(workload, spec, settings, threads)
-    resources = Resources(MemoryProbe().headroom, cores=threads)
     pipeline = create_pipeline(spec, builds, workload.schema, settings, resources)
     batches = workload.tables[workload.probe].to_batches()
-    return pipeline.run(RowBatches(batches, spec, settings.morsel_max_rows))
+    return pipeline.run(RowBatches(batches, spec, DEFAULTS.morsel_max_rows))
 
 
-def bench_settings() -> Settings:
-    """Return the default settings, but with a morsel per thread: threads stand for Spark's tasks here."""
-    return replace(read_settings(lambda key: None, {}), threads="independent")
+def thread_resources(threads: int) -> Resources:
+    """Return the memory of this process, and threads with a morsel each: they stand for Spark's tasks here."""
+    return Resources(MemoryProbe().headroom, cores=threads, delivery=independently)
 
 
 def build_sides(workload: Workload, spec: PipelineSpec, settings: Settings, threads: int) -> list[BuildSide]:

@@ -9,16 +9,11 @@ when the budget is spent.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import NamedTuple
 
 from sparkext.plans.adaptive.operator_summary import Decision, OperatorRecord, OperatorSummary
-
-ARRAY_BYTES = 2**31 - 2**20
-"""Most bytes of strings in one Arrow array, with some reserve: its offsets are 32 bits wide."""
 
 FINAL_OUTPUT_COPIES = 3
 """Copies that exist at once of an output for the JVM: the Arrow batch, its serialised copy, and the JVM's copy."""
@@ -43,8 +38,7 @@ class BudgetLimits:
 
     An output has at most `max_rows` rows and `max_bytes` bytes; only a single row may be larger. `memory_fraction` of
     the headroom may be planned with, divided evenly among the tasks that share the same memory, and among the `threads`
-    of this task. `fixed_rows`: every output has this number of rows, however much memory is free; only the size of an
-    Arrow array limits it.
+    of this task.
 
     Raises
     ------
@@ -57,7 +51,6 @@ class BudgetLimits:
     max_bytes: int
     memory_fraction: float
     threads: int = 1
-    fixed_rows: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
@@ -126,7 +119,8 @@ class OutputSizeController:
 
     Rows differ in size, so a budget also limits the bytes that an operator copies: it stops before the row that
     would exceed them. Row sizes start from the schema and fan-outs from 1; both follow the observations. With an
-    unknown headroom, budgets are the upper bounds. One controller serves one task; its threads take turns.
+    unknown headroom, budgets are the upper bounds. One controller serves one task. Its threads must not call
+    `budget` and `observe` at the same time.
 
     Source: Kawashima & Tatebe, "Data delivery between operators in parallel databases", conclusion 3.
     """
@@ -142,7 +136,7 @@ class OutputSizeController:
         headroom: Callable[[], tuple[int, str] | None],
         tasks: Callable[[str], int] = lambda limit: 1,
         reclaim: Callable[[], bool] = lambda: False,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lambda: 0.0,
         keep_decisions: int = 256,
         final_copies: int = FINAL_OUTPUT_COPIES,
     ) -> None:
@@ -163,7 +157,7 @@ class OutputSizeController:
             Called when memory is about to limit a budget: releases memory that was freed but retained, and returns
             whether it released any.
         clock:
-            Seconds, for the record of decisions.
+            Seconds, for the record of decisions; constant by default.
         keep_decisions:
             Most decisions to record, over all operators together.
         final_copies:
@@ -184,12 +178,10 @@ class OutputSizeController:
         ]
         self._ratios = [_Estimate(1.0) for _ in row_bytes]
         self._cut: list[int | None] = [None] * len(row_bytes)
-        self._turn = Lock()
         self._fanouts = [1.0] * len(row_bytes)
         # With this much memory all operators may hold their largest outputs at once, whatever rows cost, unless a
         # single row is larger than `max_bytes`.
         self._ample = limits.max_bytes * sum(self._copies)
-        self._adapts = limits.fixed_rows is None
         self._largest = [self._largest_budget(operator) for operator in range(len(row_bytes))]
         keep_each = keep_decisions // len(row_bytes)
         self._records = [OperatorRecord(operator, keep_each) for operator in range(len(row_bytes))]
@@ -197,18 +189,17 @@ class OutputSizeController:
     def budget(self, operator: int) -> Budget:
         """Return the limits of `operator`'s next call: at least one row, at most the bounds."""
         headroom = self._headroom()
-        with self._turn:
-            usable = self._usable(headroom)
-            if self._adapts and usable >= self._ample and self._cut[operator] is None:
-                budget = self._largest[operator]
-            else:
+        usable = self._usable(headroom)
+        if usable >= self._ample and self._cut[operator] is None:
+            budget = self._largest[operator]
+        else:
+            fitting = self._fitting_rows(operator, usable)
+            if fitting < self._most_rows(operator) and self._reclaim():
+                headroom = self._headroom()
+                usable = self._usable(headroom)
                 fitting = self._fitting_rows(operator, usable)
-                if self._adapts and fitting < self._most_rows(operator) and self._reclaim():
-                    headroom = self._headroom()
-                    usable = self._usable(headroom)
-                    fitting = self._fitting_rows(operator, usable)
-                budget = Budget(self._limit_rows(operator, fitting), self._bytes(operator, usable))
-            self._records[operator].record_decision(self._clock(), headroom, budget.rows)
+            budget = Budget(self._limit_rows(operator, fitting), self._bytes(operator, usable))
+        self._records[operator].record_decision(self._clock(), headroom, budget.rows)
         return budget
 
     def most_bytes(self, operator: int) -> int:
@@ -225,13 +216,12 @@ class OutputSizeController:
         `rows_in` are the input rows that the call used up: a row whose matches span several calls counts in
         one of them only. `bytes_out` is the size of the output, counted once; None if unknown.
         """
-        with self._turn:
-            self._fanouts[operator] = self._ratios[operator].observe(rows_out, rows_in)
-            if bytes_out is not None and rows_out:
-                size = self._sizes[operator].observe(bytes_out, rows_out)
-                self._costs[operator] = max(size, _LEAST_ROW_BYTES) * self._copies[operator]
-                self._largest[operator] = self._largest_budget(operator)
-            self._records[operator].produced(rows_in, rows_out)
+        self._fanouts[operator] = self._ratios[operator].observe(rows_out, rows_in)
+        if bytes_out is not None and rows_out:
+            size = self._sizes[operator].observe(bytes_out, rows_out)
+            self._costs[operator] = max(size, _LEAST_ROW_BYTES) * self._copies[operator]
+            self._largest[operator] = self._largest_budget(operator)
+        self._records[operator].produced(rows_in, rows_out)
 
     @property
     def decisions(self) -> list[Decision]:
@@ -245,8 +235,6 @@ class OutputSizeController:
     def _limit_rows(self, operator: int, fitting: float) -> int:
         """Return the rows that fit, within the bounds, and at most twice the last budget if memory limited that one."""
         limits = self._limits
-        if limits.fixed_rows is not None:
-            return limits.fixed_rows
         most = self._most_rows(operator)
         least = max(1, min(limits.min_rows, most, int(_LEAST_OUTPUT_BYTES / self._row_size(operator))))
         rows = most if fitting >= most else max(int(fitting), least)
@@ -266,8 +254,6 @@ class OutputSizeController:
         return self._costs[operator] / self._copies[operator]
 
     def _bytes(self, operator: int, usable: float) -> int:
-        if self._limits.fixed_rows is not None:
-            return ARRAY_BYTES
         allowed = max(usable / self._copies[operator], _LEAST_OUTPUT_BYTES)
         return int(min(self._limits.max_bytes, allowed))
 

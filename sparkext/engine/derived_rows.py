@@ -28,6 +28,7 @@ from sparkext.build_sides.sources import BuildSource, IndexedSource, SemiJoinRed
 from sparkext.config import Settings
 from sparkext.engine.join_pipeline import create_operators, create_sink
 from sparkext.engine.nodes import Operator, Sink
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.operators.early_drop import DropCounters, DroppingJoin
 from sparkext.engine.operators.join import Join
 from sparkext.engine.pipeline import Pipeline, Resources
@@ -42,7 +43,6 @@ from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.adaptive.early_drops import append_drops, has_failing_expressions, has_value_tests, trace_columns
 from sparkext.plans.adaptive.join_order import count_movable
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.pipeline.projection import Projection
 from sparkext.plans.pipeline.scan import Split

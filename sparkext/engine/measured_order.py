@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.config import Settings
 from sparkext.engine.nodes import Source
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.operators.join import Join
 from sparkext.engine.sources.begun_source import BegunSource
 from sparkext.kernels.columns.gather import VarBytesOverflowError
@@ -29,7 +30,6 @@ from sparkext.plans.adaptive.join_order import (
     has_choice,
     keep_join_order,
 )
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet

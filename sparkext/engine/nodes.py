@@ -21,7 +21,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 

@@ -3,46 +3,35 @@
     source ─▶ operator ─▶ operator ─▶ … ─▶ sink ─▶ record batches
                 └── every arrow carries at most a budget of rows ──┘
 
-The pipeline depends only on the protocols in `sparkext.engine.nodes`. `plans.adaptive.delivery` determines the order of
-calls, depth first by default: an output that respects its operator's budget passes through all later operators before
-that operator resumes. At most one output per operator exists at any time (Kawashima & Tatebe, conclusion 3).
+The pipeline depends only on the protocols in `sparkext.engine.nodes`. Calls are depth first (`engine.delivery`): an
+output that respects its operator's budget passes through all later operators before that operator resumes. At most one
+output per operator and thread exists at any time (Kawashima & Tatebe, conclusion 3).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 
 from sparkext.config import Settings
+from sparkext.engine.delivery import Deliverer, deliver_all, with_threads
 from sparkext.engine.nodes import Operator, Sink, Source
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.worker_task import count_owned_cores
 from sparkext.errors import ConditionError, SchemaMismatchError
 from sparkext.kernels.columns.gather import VarBytesOverflowError
 from sparkext.kernels.indexes.nested_loop import PairError
-from sparkext.kernels.runtime.threads import may_begin, pool
+from sparkext.kernels.runtime.threads import may_begin
 from sparkext.memory import freed
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.adaptive.delivery import (
-    DELIVERIES,
-    Way,
-    deliver_all,
-    deliver_cooperatively,
-    deliver_depth_first,
-    deliver_independently,
-    deliver_sets,
-)
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.adaptive.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
-
-_LEAST_PART_ROWS = 4_096  # a thread processes fewer rows in less time than its dispatch costs
 
 
 @dataclass(frozen=True)
@@ -51,13 +40,14 @@ class Resources:
 
     `headroom` returns the free memory in bytes and the name of the binding limit, or None if unknown. `tasks` counts
     the tasks that share this limit. `reclaim` returns freed memory to the system (see `OutputSizeController`). `cores`
-    is the number of cores that the task owns.
+    is the number of cores that the task owns, and `delivery` begins the delivery that uses them.
     """
 
     headroom: Callable[[], tuple[int, str] | None]
     tasks: Callable[[str], int] = lambda limit: 1
     reclaim: Callable[[], bool] = lambda: False
     cores: int = 1
+    delivery: Deliverer = with_threads
 
     @classmethod
     def of_this_task(cls, tasks: Tasks) -> Resources:
@@ -85,16 +75,13 @@ class Pipeline:
     ) -> None:
         """Create a budget for each operator and for the sink. `order` is reported: see `TaskMetrics.order`."""
         nodes: list[Operator | Sink] = [*operators, sink]
-        self._delivery = DELIVERIES[settings.debug_delivery]
-        self._is_independent = settings.threads == "independent"
-        self._threads = resources.cores if self._delivery.parallel else 1
+        self._resources = resources
         limits = BudgetLimits(
             settings.morsel_min_rows,
             settings.morsel_max_rows,
             settings.morsel_max_bytes,
             settings.memory_fraction,
-            self._threads,
-            self._delivery.rows,
+            resources.cores,
         )
         self._controller = OutputSizeController(
             [node.row_bytes for node in nodes],
@@ -102,10 +89,14 @@ class Pipeline:
             resources.headroom,
             resources.tasks,
             resources.reclaim,
+            time.monotonic,
             keep_decisions=settings.report_decisions,
             final_copies=sink.copies,
         )
-        self._stages = [_Stage(node, OperatorBudget(self._controller, number)) for number, node in enumerate(nodes)]
+        turn = Lock()
+        self._stages = [
+            _Stage(node, OperatorBudget(self._controller, number, turn)) for number, node in enumerate(nodes)
+        ]
         self.metrics = metrics
         self._order = order
 
@@ -121,8 +112,8 @@ class Pipeline:
         """
         started = time.perf_counter()
         try:
-            with self._way() as way:
-                for batch in deliver_all(way, self._stages, source.row_sets(self.metrics)):
+            with self._resources.delivery(self._resources.cores) as delivery:
+                for batch in deliver_all(delivery, self._stages, source.row_sets(self.metrics)):
                     source.confirm()
                     self.metrics.batches_out += 1
                     yield batch
@@ -133,19 +124,6 @@ class Pipeline:
             raise SchemaMismatchError("a single string or binary value holds more than 2 GiB") from error
         finally:
             self._finish_metrics(started)
-
-    @contextmanager
-    def _way(self) -> Iterator[Way]:
-        """Yield the configured delivery function, with its thread pool if it needs one."""
-        by_sets, threads = self._delivery.by_sets, self._threads
-        if threads == 1:
-            yield partial(deliver_sets, pool=None) if by_sets else deliver_depth_first
-        elif self._is_independent and not by_sets:
-            yield partial(deliver_independently, threads=threads)
-        else:
-            with pool(threads) as executor:
-                cooperation = partial(deliver_cooperatively, divide=_divide_rows, pool=executor, threads=threads)
-                yield partial(deliver_sets, pool=executor) if by_sets else cooperation
 
     def _finish_metrics(self, started: float) -> None:
         self.metrics.operators = self._controller.summaries()
@@ -165,7 +143,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class _Stage:
-    """An operator or the sink with its budget: a `Stage` of `plans.adaptive.delivery`."""
+    """An operator or the sink with its budget: a `Stage` of `engine.delivery`."""
 
     node: Operator | Sink
     budget: OperatorBudget
@@ -175,8 +153,3 @@ class _Stage:
 
     def finish(self) -> Iterator[Any]:
         return self.node.finish(self.budget)
-
-
-def _divide_rows(rows: RowSet, threads: int) -> list[RowSet]:
-    """Split rows into at most `threads` parts of at least `_LEAST_PART_ROWS` rows each."""
-    return rows.parts(max(1, min(threads, rows.length // _LEAST_PART_ROWS)))

@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bench.engines.deliveries import independently
 from sparkext.config import read_settings
+from sparkext.engine.delivery import Deliverer, with_threads
 from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Pipeline, Resources
 from sparkext.engine.sinks import groups
@@ -89,12 +91,14 @@ def pipeline(
     headroom: Callable[[], tuple[int, str] | None] = lambda: None,
     cores: int = 1,
     kept: Expression | None = None,
+    delivery: Deliverer = with_threads,
     **given: object,
 ) -> Pipeline:
     settings = read_settings({f"spark.sparkext.{name.replace('_', '.')}": str(v) for name, v in given.items()}.get, {})
     several = aggregations if isinstance(aggregations, tuple) else (aggregations,)
     spec = PipelineSpec(3, (), (), filter=kept, aggregations=several)
-    return create_pipeline(spec, [], schema, settings, Resources(headroom, cores=cores))
+    resources = Resources(headroom, cores=cores, delivery=delivery)
+    return create_pipeline(spec, [], schema, settings, resources)
 
 
 def parts_of(made: Pipeline, batch: pa.RecordBatch, most: int = 100) -> list[tuple[object, ...]]:
@@ -145,7 +149,7 @@ def test_rows_that_are_grouped_several_times(rows: int, budget: int) -> None:
 def test_several_groupings_leave_where_memory_is_short(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
     monkeypatch.setattr(groups, "LEAST_BYTES", 0)
     batch = rows_of(3000, 20, 0.1)
-    made = pipeline(ROLLUP, headroom=lambda: (0, "a limit"), cores=cores, threads="independent", morsel_maxRows=200)
+    made = pipeline(ROLLUP, headroom=lambda: (0, "a limit"), cores=cores, delivery=independently, morsel_maxRows=200)
     parts = parts_of(made, batch)
     assert merged(parts) == rolled_up(batch)
     assert len([part for part in parts if part[:2] == (None, None)]) > 3, "the total in parts, too"
@@ -172,14 +176,14 @@ def test_constant_keys() -> None:
     assert other == (*[None] * 6, 10)
 
 
-@pytest.mark.parametrize("threads", ["cooperative", "independent"])
+@pytest.mark.parametrize("delivery", [with_threads, independently])
 @pytest.mark.parametrize("ignore_nulls", [True, False])
-def test_first_and_last_in_the_order_of_rows(threads: str, ignore_nulls: bool) -> None:
+def test_first_and_last_in_the_order_of_rows(delivery: Deliverer, ignore_nulls: bool) -> None:
     batch = rows_of(20_000, 7, 0.3)
     calls = tuple(AggregateCall(name, X, ignore_nulls=ignore_nulls) for name in ("first", "last"))
     states = [(name, kind) for name in ("first", "last") for kind in (pa.float64(), pa.bool_())]
     schema = pa.schema([("k", pa.int64()), *((f"{name} {kind}", kind) for name, kind in states)])
-    made = pipeline(Aggregation((K,), calls), schema, cores=3, threads=threads, morsel_maxRows=5000)
+    made = pipeline(Aggregation((K,), calls), schema, cores=3, delivery=delivery, morsel_maxRows=5000)
     seen = defaultdict(list)
     for k, _, x in zip(*(values.to_pylist() for values in batch.columns), strict=True):
         if x is not None or not ignore_nulls:
@@ -192,7 +196,7 @@ def test_first_and_last_in_the_order_of_rows(threads: str, ignore_nulls: bool) -
 def test_groups_leave_where_memory_is_short(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
     monkeypatch.setattr(groups, "LEAST_BYTES", 0)
     batch = rows_of(3000, 20, 0.1)
-    made = pipeline(KEYED, headroom=lambda: (0, "a limit"), cores=cores, threads="independent", morsel_maxRows=200)
+    made = pipeline(KEYED, headroom=lambda: (0, "a limit"), cores=cores, delivery=independently, morsel_maxRows=200)
     parts = parts_of(made, batch)
     assert merged(parts) == expected(batch, 2)
     assert len(parts) > 2 * len(expected(batch, 2)), "in parts"
@@ -215,7 +219,7 @@ def test_clustered_rows_leave_as_their_groups_end(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(groups, "CLUSTERED_GROUPS", 20)
     batch = rows_of(3000, 150, nulls)
     clustered = batch.sort_by([("k", "descending"), ("t", "ascending")])
-    made = pipeline(KEYED, cores=cores, threads="independent", morsel_maxRows=100)
+    made = pipeline(KEYED, cores=cores, delivery=independently, morsel_maxRows=100)
     parts, known = parts_of(made, clustered), expected(clustered, 2)
     assert merged(parts) == known
     assert len(known) < len(parts) <= len(known) + 30, "all leave early, and none in parts but where pieces end"
@@ -245,8 +249,8 @@ def test_passing_keys_have_one_zero_and_one_nan(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("cores", [1, 3])
 def test_threads(cores: int) -> None:
     batch = rows_of(20_000, 700, 0.1)
-    for threads in ("cooperative", "independent"):
-        made = pipeline(KEYED, cores=cores, threads=threads, morsel_maxRows=5000)
+    for delivery in (with_threads, independently):
+        made = pipeline(KEYED, cores=cores, delivery=delivery, morsel_maxRows=5000)
         assert merged(parts_of(made, batch, most=10_000)) == expected(batch, 2)
 
 

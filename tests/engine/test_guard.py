@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
 from sparkext.engine.join_pipeline import create_pipeline
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.operators.join_matches import JoinMatches
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.row_batches import RowBatches
@@ -24,7 +26,6 @@ from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.indexes.nested_loop import NestedLoop
 from sparkext.kernels.indexes.range_index import Candidates
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.adaptive.output_size import BudgetLimits, OutputSizeController
 from sparkext.plans.expressions import expression
 from sparkext.plans.expressions.expression import Expression, among, condition, literal
@@ -141,7 +142,7 @@ def test_rows(how: str, values: list[int | None], spans: Spans, by_index: bool) 
     guard = spec.joins[0].guard
     assert guard is not None and CompiledCondition(guard, 1, build).may_fail(rows) is not by_index
     if how in ("inner", "left"):
-        budget = OperatorBudget(OutputSizeController([1.0], BudgetLimits(1, 1, 1, 1.0), lambda: None), 0)
+        budget = OperatorBudget(OutputSizeController([1.0], BudgetLimits(1, 1, 1, 1.0), lambda: None), 0, Lock())
         found = JoinMatches(spec.joins[0], how, build, 1).lookup(rows, budget).pairs
         assert isinstance(found, Candidates if by_index else NestedLoop)
     assert sorted(run(how, values, spans), key=order) == sorted(expected(values, how, spans), key=order)

@@ -20,7 +20,6 @@ from sparkext.engine.measured_order import find_best_order, order_joins
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans.adaptive.delivery import DELIVERIES
 from sparkext.plans.adaptive.join_order import count_movable, find_prerequisites, find_reducers
 from sparkext.plans.expressions.expression import column, condition
 from sparkext.plans.expressions.key_types import parse_key_type
@@ -48,7 +47,7 @@ def check(case: Case, order: Sequence[int], with_settings: Settings, cuts: Seque
     metrics = TaskMetrics(NO_TASK)
     resources = Resources(lambda: None)
     pipeline = create_pipeline(case.spec, case.builds, case.schema, with_settings, resources, metrics, order=order)
-    bound = DELIVERIES[with_settings.debug_delivery].rows or with_settings.morsel_max_rows
+    bound = with_settings.morsel_max_rows
     rows = rows_in_order(pipeline.run(case.source(cuts, with_settings=with_settings)), case.schema, bound)
     assert sorted(canonical_rows(rows)) == sorted(canonical_rows(case.arrow_values(case.expected)))
     return metrics
@@ -77,25 +76,16 @@ def star(hows: Sequence[str], null_rate: float = 0.1) -> Case:
     return Case(tables, steps, outputs)
 
 
-@pytest.mark.parametrize(
-    "hows, delivery",
-    [
-        *(
-            (hows, "adaptive")
-            for hows in itertools.product(["inner", "left"], ["inner", "semi"], ["anti", "left"], ["left"])
-        ),
-        *((("inner", "semi", "anti", "left"), delivery) for delivery in DELIVERIES),
-    ],
-)
-def test_a_star_in_any_order(hows: Sequence[str], delivery: str) -> None:
+@pytest.mark.parametrize("hows", itertools.product(["inner", "left"], ["inner", "semi"], ["anti", "left"], ["left"]))
+def test_a_star_in_any_order(hows: Sequence[str]) -> None:
     case = star(hows)
     assert case.expected
-    own = check(case, [], settings(debug_join_order="query", debug_delivery=delivery))
+    own = check(case, [], settings(debug_join_order="query"))
     assert own.reduced == []
     ran = list(orders(case.spec))
     assert len(ran) == 8
     for order in ran:
-        told = check(case, order, settings(debug_join_order="random", debug_delivery=delivery), [3, 11])
+        told = check(case, order, settings(debug_join_order="random"), [3, 11])
         assert [operator["operator"] for operator in told.operators] == list(range(5))
         assert [number for number, _ in told.reduced] == ([0] if hows[0] == "inner" else [])
         assert len(told.seconds) == 5

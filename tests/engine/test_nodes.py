@@ -1,4 +1,4 @@
-"""Operators and sinks outside of the package run in its pipeline, in every delivery mode."""
+"""Operators and sinks outside of the package run in its pipeline, with any number of threads and in any delivery."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bench.engines.deliveries import independently
 from sparkext.config import read_settings
+from sparkext.engine import delivery
+from sparkext.engine.delivery import with_threads
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.pipeline import Pipeline, Resources
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.sources.row_batches import RowBatches
-from sparkext.plans.adaptive.delivery import DELIVERIES
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskMetrics
 from sparkext.rows.row_set import RowSet
 
 SPEC = PipelineSpec(1, (), (ColumnRef(0, 0),))
 SCHEMA = pa.schema([("n", pa.int64())])
-CORES = {"cooperative": 1, "independent": 3}
-WAYS = [(delivery, threads, cores) for delivery in DELIVERIES for threads, cores in CORES.items()]
+DELIVERIES = {"one thread": (1, with_threads), "cooperative": (3, with_threads), "independent": (3, independently)}
 
 
 class EvenThenOdd:
@@ -74,29 +75,35 @@ class Summed:
         yield pa.record_batch({"n": [self.total]})
 
 
-def run(sink: Summed | GatheredRows, way: tuple[str, str, int]) -> tuple[list[int], TaskMetrics]:
-    delivery, threads, cores = way
-    given = {"debug.delivery": delivery, "threads": threads, "morsel.maxRows": "7", "morsel.minRows": "1"}
+def run(sink: Summed | GatheredRows, name: str) -> tuple[list[int], TaskMetrics]:
+    cores, begin = DELIVERIES[name]
+    given = {"morsel.maxRows": "7", "morsel.minRows": "1"}
     settings = read_settings({f"spark.sparkext.{key}": value for key, value in given.items()}.get, {})
-    pipeline = Pipeline([EvenThenOdd()], sink, settings, Resources(lambda: None, cores=cores), TaskMetrics(NO_TASK))
+    resources = Resources(lambda: None, cores=cores, delivery=begin)
+    pipeline = Pipeline([EvenThenOdd()], sink, settings, resources, TaskMetrics(NO_TASK))
     batches = [pa.record_batch({"n": np.arange(start, start + 25)}) for start in range(0, 100, 25)]
     found = pipeline.run(RowBatches(batches, SPEC, 20))
     return [number for batch in found for number in batch.column(0).to_pylist()], pipeline.metrics
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_a_sink_that_emits_when_it_finishes(way: tuple[str, str, int]) -> None:
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_LEAST_PART_ROWS", 2)
+
+
+@pytest.mark.parametrize("name", DELIVERIES)
+def test_a_sink_that_emits_when_it_finishes(name: str) -> None:
     sink = Summed()
-    found, metrics = run(sink, way)
+    found, metrics = run(sink, name)
     assert found == [sum(range(100))]
-    assert sink.largest <= max(7, DELIVERIES[way[0]].rows or 0)
+    assert sink.largest <= 7
     assert [summary["rows_in"] for summary in metrics.operators] == [100, 100]
     assert (metrics.rows_in, metrics.batches_in, metrics.batches_out) == (100, 4, 1)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_what_an_operator_holds_back_comes_last(way: tuple[str, str, int]) -> None:
-    found, metrics = run(GatheredRows(SPEC.outputs, SCHEMA, []), way)
+@pytest.mark.parametrize("name", DELIVERIES)
+def test_what_an_operator_holds_back_comes_last(name: str) -> None:
+    found, metrics = run(GatheredRows(SPEC.outputs, SCHEMA, []), name)
     assert sorted(found) == list(range(100))
     assert {number % 2 for number in found[:50]} == {0}
     assert [summary["rows_out"] for summary in metrics.operators] == [100, 100]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
-from sparkext.engine import pipeline as pipeline_module
+from sparkext.engine import delivery
 from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.operators import join as join_module
 from sparkext.engine.pipeline import Pipeline, Resources
@@ -28,8 +28,6 @@ from sparkext.kernels.columns import gather, row_ids
 from sparkext.kernels.indexes.matches import Pairs
 from sparkext.kernels.runtime.jit import JIT_ENABLED
 from sparkext.plans.adaptive import index_choice as plans_algorithm
-from sparkext.plans.adaptive import output_size
-from sparkext.plans.adaptive.delivery import DELIVERIES
 from sparkext.plans.pipeline.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from tests.oracle import pipelines as oracle
 from tests.oracle.pipelines import Reference, Step
@@ -617,11 +615,9 @@ def test_a_nested_value_of_100_mb_stays_within_what_memory_allows(kind: str) -> 
     assert sum(rows) == len(payload) and 1 in rows
 
 
-def test_fixed_morsels_of_nested_values_stay_below_two_gibibytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is not checked there, but offsets are limited: with 30 values of 100 MB each, after 21 of them."""
+def test_outputs_of_nested_values_stay_below_their_limit() -> None:
     payload = pa.array([[b""]] * 98 + [[b"x" * 1_000_000]] * 2, pa.list_(pa.binary()))
-    monkeypatch.setattr(output_size, "ARRAY_BYTES", output_size.ARRAY_BYTES // 100)
-    pipeline, _ = one_join(payload.type, payload, with_settings=settings(debug_delivery="morsel"))
+    pipeline, _ = one_join(payload.type, payload, with_settings=settings(morsel_max_bytes=21_464_350))
     rows = [output.num_rows for output in pipeline.run(typed_rows(pa.record_batch({"key": [98, 99] * 15})))]
     assert rows == [21, 9]
 
@@ -647,23 +643,17 @@ def test_string_keys_of_later_joins_are_copied_by_the_budget(monkeypatch: pytest
     case.check(settings(morsel_max_bytes=100))
 
 
-# Delivery modes and threads.
-
-
-@pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize(("threads", "cores"), [("cooperative", 1), ("cooperative", 3), ("independent", 3)])
-def test_every_way_of_delivery_gives_the_same_rows(
-    delivery: str, threads: str, cores: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeline_module, "_LEAST_PART_ROWS", 2)
+@pytest.mark.parametrize("cores", [1, 3])
+def test_any_number_of_threads_gives_the_same_rows(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_LEAST_PART_ROWS", 2)
     for how in ("inner", "left", "right", "full"):
         generator = random.Random(17)
         tables = [make_table(generator, size, 0.2) for size in (60, 30, 20)]
         steps = [Step(how, [(Reference(0, 1), 1)], [False]), Step("left", [(Reference(1, 3), 3)], [True])]
         case = Case(tables, steps, [Reference(source, 0) for source in range(3)])
-        way = settings(debug_delivery=delivery, threads=threads, morsel_max_rows=8, morsel_min_rows=1)
+        way = settings(morsel_max_rows=8, morsel_min_rows=1)
         pipeline = create_pipeline(case.spec, case.builds, case.schema, way, Resources(lambda: None, cores=cores))
-        got = rows_in_order(pipeline.run(case.source([10, 30], with_settings=way)), case.schema, 200_000)
+        got = rows_in_order(pipeline.run(case.source([10, 30], with_settings=way)), case.schema, 8)
         expected = canonical_rows(case.arrow_values(case.expected))
         if cores > 1:
             assert sorted(canonical_rows(got)) == sorted(expected)

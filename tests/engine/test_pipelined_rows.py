@@ -141,7 +141,7 @@ def test_groups_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_one_row_budgets(tmp_path: Path) -> None:
     table = facts(60, 5, 0.2)
     source = source_of(tmp_path, table, JOINED, Projection(None, KEPT))
-    hostile = replace(source, settings=replace(SETTINGS, debug_delivery="tuple"))
+    hostile = replace(source, settings=replace(SETTINGS, morsel_max_rows=1, morsel_min_rows=1))
     assert rows_of(hostile) == Counter(joined(table))
 
 

@@ -10,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bench.engines.deliveries import independently
 from sparkext.config import read_settings
+from sparkext.engine.delivery import Deliverer, with_threads
 from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Pipeline, Resources
 from sparkext.engine.sinks import top_rows
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans.adaptive.delivery import DELIVERIES
 from sparkext.plans.pipeline.spec import ColumnRef, PipelineSpec
 from sparkext.plans.pipeline.top import OrderColumn, Top
 from sparkext.reports.metrics import TaskMetrics
@@ -47,11 +48,13 @@ def pipeline(
     headroom: Callable[[], tuple[int, str] | None] = lambda: None,
     cores: int = 1,
     schema: pa.Schema = SCHEMA,
+    delivery: Deliverer = with_threads,
     **given: object,
 ) -> Pipeline:
     settings = read_settings({f"spark.sparkext.{name.replace('_', '.')}": str(v) for name, v in given.items()}.get, {})
     spec = PipelineSpec(4, (), tuple(ColumnRef(0, column) for column in range(4)), top=top)
-    return create_pipeline(spec, [], schema, settings, Resources(headroom, cores=cores))
+    resources = Resources(headroom, cores=cores, delivery=delivery)
+    return create_pipeline(spec, [], schema, settings, resources)
 
 
 def emitted(made: Pipeline, batch: pa.RecordBatch, most: int = 100) -> list[pa.RecordBatch]:
@@ -115,12 +118,11 @@ def test_rows_that_come_in_order(ascending: bool) -> None:
     check(top, batch, rows(emitted(pipeline(top), batch)))
 
 
-@pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize("threads", ["cooperative", "independent"])
-def test_deliveries(delivery: str, threads: str) -> None:
-    batch = rows_of(9_000 if delivery != "tuple" else 300)
+@pytest.mark.parametrize("delivery", [with_threads, independently])
+def test_threads(delivery: Deliverer) -> None:
+    batch = rows_of(9_000)
     top = Top(40, BY_TEXT)
-    made = pipeline(top, cores=2, threads=threads, debug_delivery=delivery, morsel_maxRows=5000)
+    made = pipeline(top, cores=2, delivery=delivery, morsel_maxRows=5000)
     found = rows(emitted(made, batch, most=9_000))
     check(top, batch, found)
     assert len(found) == 40
@@ -134,7 +136,7 @@ def test_rows_leave_where_memory_is_short(monkeypatch: pytest.MonkeyPatch, limit
     batch = rows_of(700)
     for count in (1, 50, 699):
         top = Top(count, BY_NUMBER)
-        made = pipeline(top, headroom, cores, threads="independent", morsel_maxRows=50)
+        made = pipeline(top, headroom, cores, delivery=independently, morsel_maxRows=50)
         found = rows(emitted(made, batch))
         check(top, batch, found)
         assert count <= len(found) < 700 or count > 50, "the bound stays"

@@ -129,7 +129,7 @@ def test_unreadable_values_fail_no_query(spark: SparkSession) -> None:
         "spark_sparkext_morsel_maxRows": 10,
         "spark_sparkext_morsel_minRows": 20,
         "spark_sparkext_memory_fraction": "much",
-        "spark_sparkext_threads": "many",
+        "spark_sparkext_algorithm": "many",
         "spark_sparkext_partitioned": "sometimes",
     }
     with configured(spark, **wrong):
@@ -143,15 +143,13 @@ def test_unreadable_values_fail_no_query(spark: SparkSession) -> None:
 
 
 def test_problems_are_logged_once(spark: SparkSession) -> None:
-    values = {"spark_sparkext_threads": "two", "spark_sparkext_mod": "off", "spark_sparkext_quite_else": 1}
+    values = {"spark_sparkext_algorithm": "two", "spark_sparkext_mod": "off", "spark_sparkext_quite_else": 1}
     with logged(spark) as writer, configured(spark, **values):
         for _ in range(2):
             plan_of(spark.sql(HINTED))
     lines = [line for line in str(writer.toString()).splitlines() if line]
     assert len(lines) == 3, lines
-    assert (
-        "spark.sparkext.threads: got 'two', expected one of cooperative, independent; cooperative is used" in lines[0]
-    )
+    assert "spark.sparkext.algorithm: got 'two', expected one of auto, hash, sort_merge; auto is used" in lines[0]
     assert "spark.sparkext.mod: unknown key, did you mean spark.sparkext.mode?" in lines[1]
     assert "spark.sparkext.quite.else: unknown key, available: spark.sparkext.mode, " in lines[2]
 
@@ -162,7 +160,7 @@ def test_problems_are_logged_once(spark: SparkSession) -> None:
 def test_sessions_do_not_set_what_affects_others(spark: SparkSession) -> None:
     """Otherwise, SQL users could empty the index cache that all sessions share, or let a task ignore memory limits."""
     other = spark.newSession()
-    keys = {"spark.sparkext.indexCache.maxBytes": "0", "spark.sparkext.debug.delivery": "materialize"}
+    keys = {"spark.sparkext.indexCache.maxBytes": "0", "spark.sparkext.debug.joinOrder": "query"}
     for key, value in keys.items():
         other.sql(f"SET {key}={value}")
     assert {key: settings(other).forWorkers().apply(key) for key in keys} == keys  # as this application allows it

@@ -70,5 +70,4 @@ def _settings_of_graphs(r: random.Random) -> dict[str, str]:
         "spark.sql.files.minPartitionNum": r.choice(("1", "2", "5")),
         "spark.sql.files.openCostInBytes": r.choice(("1", "4194304")),
         "spark.sparkext.memory.maxBytes": r.choice(("0", "0", "0", "1")),
-        "spark.sparkext.debug.delivery": r.choice(("adaptive",) * 5 + ("tuple", "block", "materialize")),
     }

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.sinks import outgoing_rows as leaving_rows
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.sinks.outgoing_rows import RESULT, OutgoingFile, OutgoingRows
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.shuffle.join_size import WIDTH
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import ColumnRef
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.row_set import RowSet

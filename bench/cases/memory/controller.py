@@ -54,14 +54,8 @@ def _workload(name: str, bench: Bench) -> Workload:
 
 def _run(workload: Workload, fixed_rows: int | None) -> Iterator[pa.RecordBatch]:
     from bench.engines import in_memory
-    from sparkext.plans.adaptive.delivery import DELIVERIES, Delivery
 
-    before = DELIVERIES["adaptive"]
-    DELIVERIES["adaptive"] = Delivery(fixed_rows)
-    try:
-        yield from in_memory.run(workload, threads=1)
-    finally:
-        DELIVERIES["adaptive"] = before
+    return in_memory.run(workload, threads=1, fixed_rows=fixed_rows)
 
 
 def _sizes(name: str, bench: Bench) -> None:

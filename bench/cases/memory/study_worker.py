@@ -41,14 +41,13 @@ def prepare(folder: Path, rows: int, fan_out: int) -> None:
 
 def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     """Join; return seconds, rows, the sum of an output column, budgets, cache misses and the process's peak."""
+    from bench.engines.deliveries import MODES
     from sparkext.build_sides.index_recipe import derive_index_recipe
     from sparkext.build_sides.index_store import open_build_side
     from sparkext.config import read_settings
     from sparkext.engine.join_pipeline import create_pipeline
     from sparkext.engine.pipeline import Resources
     from sparkext.engine.sources.row_batches import RowBatches
-    from sparkext.memory import freed
-    from sparkext.memory.probes import process_probe
     from sparkext.memory.register import task_entered
     from sparkext.plans.pipeline.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 
@@ -60,16 +59,11 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     )
     outputs = (ColumnRef(PROBE, 0), *(ColumnRef(number + 1, column) for number in range(JOINS) for column in (1, 2)))
     spec = PipelineSpec(JOINS, joins, outputs)
-    settings = replace(
-        read_settings(lambda key: None, {}),
-        debug_delivery=configuration["delivery"],
-        threads=configuration["threads"],
-        report_decisions=4_096,
-    )
+    defaults = read_settings(lambda key: None, {"spark.sparkext.report.decisions": 4_096})
     each = max(1, int(fan_out))
     files = [folder / f"build-{keys}-{each}", *[folder / f"build-{keys}-1"] * (JOINS - 1)]
     builds = [
-        open_build_side(file, derive_index_recipe(spec, number, settings.debug_hash_mask))
+        open_build_side(file, derive_index_recipe(spec, number, defaults.debug_hash_mask))
         for number, file in enumerate(files)
     ]
     schema = pa.schema(
@@ -81,15 +75,11 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     rows = total = 0
     sink = pa.ipc.new_stream(pa.MockOutputStream(), schema)  # discards the data, as does the socket to the JVM
     with task_entered(1) as tasks:
-        probe = process_probe()
-        resources = Resources(
-            lambda: probe.headroom(tasks),
-            lambda limit: tasks(limit, probe.binding_group),
-            freed.reclaim,
-            configuration["cores"],
-        )
+        resources = replace(Resources.of_this_task(tasks), cores=configuration["cores"])
+        mode = MODES[configuration["delivery"]]
+        settings, resources = mode.apply(defaults, resources, configuration["threads"] == "independent")
         pipeline = create_pipeline(spec, builds, schema, settings, resources)
-        source = RowBatches(_probe_side(configuration["probe_rows"], keys, fan_out), spec, settings.morsel_max_rows)
+        source = RowBatches(_probe_side(configuration["probe_rows"], keys, fan_out), spec, defaults.morsel_max_rows)
         started, before = time.perf_counter(), misses()
         for batch in pipeline.run(source):
             sink.write_batch(batch)

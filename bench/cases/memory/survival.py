@@ -20,7 +20,8 @@ since the start of Python. The result of one morsel alone takes hundreds of MiB:
 joins, with 200 bytes of payload from each, and 12 adjacent probe rows have 100,000 matches each. Swapping is not
 allowed.
 All contestants run with the same heap, on the same tables. With mapInArrow, a function written by hand reads the build
-sides in every worker and joins batch by batch. Spark's own plans have one hint on all build sides, and run without the
+sides in every worker and joins batch by batch; so do the delivery modes of the engine with which the package's own is
+compared, but on mapped indexes. Spark's own plans have one hint on all build sides, and run without the
 extension. OutOfMemoryError: the JVM or Spark's memory manager gave up within the limit.
 survival.large-build: a build side of 14 M rows of 220 bytes, 2 M probe rows, 64 partitions. The memory that the JVM
 leaves to the workers is a quarter of the build side. survival.hot-build: the same, but 99 of 100 build rows have one

@@ -43,7 +43,7 @@ pools to the first by name. With fewer slots than queries, queries therefore run
 
 HEAP = "600m"
 EXPECTED_ROWS = HOT_ROWS * HOT_MATCHES + (PROBE_ROWS - HOT_ROWS)
-SPARKEXT = {"sparkext": "adaptive", "sparkext, morsels of 200,000": "morsel", "sparkext, materialize": "materialize"}
+SPARKEXT = "sparkext"
 SPARK = {f"Spark, {hint} hints": hint for hint in ("broadcast", "shuffle_hash", "merge")}
 
 
@@ -71,13 +71,11 @@ def main(way: str, sink: str, folder: Path) -> None:
     from bench.engines.spark_session import spark_session
     from sparkext import configure
 
-    ours = way in SPARKEXT
+    ours = way == SPARKEXT
     settings = {"spark.driver.memory": HEAP, "spark.sparkext.mode": "hint"}
     if sink in CONCURRENT:
         settings |= {"spark.scheduler.mode": "FAIR", "spark.sql.files.maxPartitionBytes": "512k"}
         settings["spark.sql.files.openCostInBytes"] = "0"
-    if ours:
-        settings["spark.sparkext.debug.delivery"] = SPARKEXT[way]
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with spark_session(CONCURRENT.get(sink, 2), configure if ours else None, **settings) as spark:
         probe = spark.read.parquet(str(folder / "probe.parquet"))
@@ -125,6 +123,17 @@ def _by_hand(probe: DataFrame, folder: Path, engine: Callable[..., Batches]) -> 
     return probe.mapInArrow(partial(engine, folder=str(folder)), StructType(fields))
 
 
+def _in_mode(batches: Batches, folder: str, mode: str) -> Batches:
+    """Join in this package's engine, in a delivery mode that users cannot choose."""
+    from bench.data.workloads import Join, Workload
+    from bench.engines import from_files
+    from bench.engines.deliveries import MODES
+
+    tables = {name: pq.read_schema(f"{folder}/{name}.parquet").empty_table() for name in ("probe", *BUILD_SIDES)}
+    joins = tuple(Join(name, (keys,)) for name, keys in zip(BUILD_SIDES, KEYS, strict=True))
+    return from_files.run_task(batches, Workload(tables, "probe", joins), Path(folder), MODES[mode])
+
+
 def _polars(batches: Batches, folder: str) -> Batches:
     import polars
 
@@ -164,12 +173,14 @@ def _duckdb(batches: Batches, folder: str, streamed: bool = False) -> Batches:
 
 
 ENGINES: dict[str, Callable[..., Batches]] = {
+    "sparkext, morsels of 200,000": partial(_in_mode, mode="morsel"),
+    "sparkext, materialize": partial(_in_mode, mode="materialize"),
     "mapInArrow, Polars": _polars,
     "mapInArrow, pyarrow": _acero,
     "mapInArrow, DuckDB": _duckdb,
     "mapInArrow, DuckDB streamed": partial(_duckdb, streamed=True),
 }
-WAYS = (*SPARKEXT, *SPARK, *ENGINES)
+WAYS = (SPARKEXT, *SPARK, *ENGINES)
 
 
 def _consumed(out: DataFrame, sink: str, folder: Path) -> dict[str, int]:

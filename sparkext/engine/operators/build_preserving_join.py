@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sparkext.build_sides.index_store import BuildSide
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.operators.join import Join
 from sparkext.engine.operators.join_matches import Lookup, split_into_pieces
 from sparkext.kernels.columns.buffers import Int64Array
@@ -25,7 +26,6 @@ from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.indexes.matches import Matches, mark_matched
 from sparkext.kernels.runtime.jit import freeze
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import MARKS, PROBE, ColumnRef, PipelineSpec
 from sparkext.rows.row_set import RowSet, SourceRows
 

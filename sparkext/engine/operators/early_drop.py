@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.operators.join import Join
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.rows.row_set import RowSet
 
 _SEEN_ROWS = 1 << 16

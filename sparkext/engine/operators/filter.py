@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.operators.join_matches import split_into_pieces
 from sparkext.errors import ConditionError
 from sparkext.expressions.arrow_evaluator import ExpressionError, holds, serialise_failing_values
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.pipeline.spec import ColumnRef
 from sparkext.rows.row_set import RowSet

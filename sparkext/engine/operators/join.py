@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkext.build_sides.index_store import BuildSide
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.operators.join_matches import FoundMatches, JoinMatches, Lookup, split_into_pieces
 from sparkext.kernels.columns.gather import Column
 from sparkext.kernels.columns.row_ids import row_id_dtype
@@ -24,7 +25,6 @@ from sparkext.kernels.indexes.matches import START, Matches, Pairs, probe
 from sparkext.kernels.indexes.nested_loop import NestedLoop
 from sparkext.kernels.indexes.range_index import Candidates
 from sparkext.kernels.runtime.jit import freeze
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import JoinSpec
 from sparkext.rows.row_set import RowSet, SourceColumns
 

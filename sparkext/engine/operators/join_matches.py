@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkext.build_sides.index_store import BuildSide
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.probe_keys import ProbeKeys
 from sparkext.expressions.arrow_evaluator import holds
 from sparkext.kernels.columns.buffers import Int64Array
@@ -18,7 +19,6 @@ from sparkext.kernels.indexes.nearest import NearestKeys
 from sparkext.kernels.indexes.nested_loop import NestedLoop
 from sparkext.kernels.indexes.range_index import Candidates, RangeKeys
 from sparkext.kernels.keys.normalised import cast_key
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.spec import MIRRORED, ColumnRef, JoinSpec
 from sparkext.predicates.theta_condition import CompiledCondition, bind_theta

@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.operators.join import Join
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.columns.gather import Column, VarBytesOverflowError
 from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.runtime.jit import freeze
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.pipeline.spec import JoinSpec, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet

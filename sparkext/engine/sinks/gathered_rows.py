@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.gather import Column
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES
 from sparkext.plans.pipeline.spec import PROBE, ColumnRef
 from sparkext.rows.row_set import RowSet

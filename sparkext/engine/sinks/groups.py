@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.build_sides.file import WAYS_OUT
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.sinks.pieces import emit_pieces, split_input
 from sparkext.errors import BuildSideTooLargeError, ConditionError, SchemaMismatchError
 from sparkext.expressions.arrow_evaluator import ExpressionError, columns, serialise_failing_values
@@ -40,7 +41,6 @@ from sparkext.kernels.groups.accumulators import Accumulator, AccumulatorOverflo
 from sparkext.kernels.groups.group_table import GroupTable
 from sparkext.kernels.keys.hashing import FULL_MASK
 from sparkext.kernels.runtime.jit import freeze
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES, Budget
 from sparkext.plans.expressions.expression import Expression
 from sparkext.plans.pipeline.aggregates import AggregateCall, Aggregation

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from sparkext.build_sides.rows_on_disk import share_of_headroom
 from sparkext.engine.nodes import Sink
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.worker_task import task_id
 from sparkext.kernels.shuffle.join_size import WIDTH, add_to_sketch
 from sparkext.memory.freed import FreeMemory
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.row_set import RowSet
 from sparkext.shuffle.map_output import MapOutput

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.plans.adaptive.output_size import Budget
 from sparkext.plans.pipeline.spec import ColumnRef
 from sparkext.rows.row_set import RowSet

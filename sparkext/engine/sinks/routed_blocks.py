@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.engine.nodes import Sink
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.worker_task import task_id
 from sparkext.memory.freed import FreeMemory, headroom_for
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.row_set import RowSet
 from sparkext.shuffle.outgoing_rows import gathered_bytes

@@ -20,9 +20,9 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.sinks.pieces import emit_pieces, split_input
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.plans.adaptive.output_size import FINAL_OUTPUT_COPIES, Budget
 from sparkext.plans.pipeline.top import OrderColumn, Top
 from sparkext.rows.morsels import split_by_bytes

@@ -60,7 +60,7 @@ class Tally:
         lines = [
             f"{self.way}: {self.cases:,} cases, {len(self.problems)} wrong; {self.rows:,} rows,"
             f" {self.empty:,} empty results, {len(self.combinations):,} of {len(COMBINATIONS):,} combinations of kind,"
-            " algorithm, delivery, budget, null rate and duplication"
+            " algorithm, budget, null rate and duplication"
         ]
         lines += [f"    {count:>9,}  {path}" for path, count in sorted(self.paths.items())]
         return "\n".join(lines)

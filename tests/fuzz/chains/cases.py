@@ -1,6 +1,6 @@
 """Random chains of joins as plain data: tables, joins and settings; and the equivalent SQL.
 
-The first join of every case is drawn from the product of kinds, algorithms, deliveries, budgets, null rates and
+The first join of every case is drawn from the product of kinds, algorithms, budgets, null rates and
 duplication. As many cases as the product has members cover all of it. Everything else is drawn by the seed.
 """
 
@@ -33,7 +33,6 @@ _KINDS_OF_FORM = {
 }
 _WITHOUT_COLUMNS = ("semi", "anti", "existence")
 ALGORITHMS = ("auto", "hash", "sort_merge")
-DELIVERIES = ("adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel")
 BUDGETS = {"one row": 1, "tiny": 7, "ample": 131_072}
 NULL_RATES = (0.0, 0.1, 0.5, 1.0)
 DUPLICATION = ("none", "some", "heavy", "one key")
@@ -44,15 +43,12 @@ class Combination(NamedTuple):
 
     kind: str
     algorithm: str
-    delivery: str
     budget: str
     null_rate: float
     duplication: str
 
 
-COMBINATIONS = [
-    Combination(*of) for of in itertools.product(KINDS, ALGORITHMS, DELIVERIES, BUDGETS, NULL_RATES, DUPLICATION)
-]
+COMBINATIONS = [Combination(*of) for of in itertools.product(KINDS, ALGORITHMS, BUDGETS, NULL_RATES, DUPLICATION)]
 
 ROWS = (0, 1, 2, 5, 12, 40, 150, 600, 4_000)
 _ROWS_WEIGHTS = (1, 1, 1, 4, 6, 8, 8, 4, 1)
@@ -425,8 +421,6 @@ class _Maker:
         r = self.r
         settings: dict[str, Any] = {
             "spark.sparkext.algorithm": self.combination.algorithm,
-            "spark.sparkext.debug.delivery": self.combination.delivery,
-            "spark.sparkext.threads": r.choice(("cooperative", "independent")),
             "spark.sparkext.morsel.maxRows": BUDGETS[self.combination.budget],
             "spark.sparkext.debug.hashMask": r.choice(("0xffffffffffffffff",) * 4 + ("0xff", "0x0")),
         }

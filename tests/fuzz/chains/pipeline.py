@@ -18,14 +18,13 @@ import pyarrow.compute as pc
 from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
-from sparkext.engine import pipeline as pipeline_module
+from sparkext.engine import delivery
 from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.measured_order import order_joins
 from sparkext.engine.pipeline import Resources
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.kernels.columns import row_ids
 from sparkext.plans.adaptive import index_choice as plans_algorithm
-from sparkext.plans.adaptive.delivery import DELIVERIES
 from sparkext.plans.expressions.expression import Expression, column, condition
 from sparkext.plans.expressions.key_types import parse_key_type
 from sparkext.plans.pipeline.spec import BUILD_PRESERVING, AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
@@ -202,7 +201,7 @@ class _Segment:
 
     def _check(self, batch: pa.RecordBatch) -> None:
         batch.validate(full=True)
-        bound = DELIVERIES[self.settings.debug_delivery].rows or self.settings.morsel_max_rows
+        bound = self.settings.morsel_max_rows
         if not 1 <= batch.num_rows <= bound:
             raise BrokenPromiseError(f"a batch of {batch.num_rows} rows, where {bound} are the most")
         if batch.schema != self.schema:
@@ -220,7 +219,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 def _switched(case: Case) -> Iterator[None]:
     """Lower thresholds, so that small tables take the paths of large ones."""
     places: list[tuple[Any, str, str]] = [
-        (pipeline_module, "_LEAST_PART_ROWS", "least_part_rows"),
+        (delivery, "_LEAST_PART_ROWS", "least_part_rows"),
         (row_ids, "NARROW_ROWS", "narrow_rows"),
         (plans_algorithm, "CLUSTERED_ROWS_PER_KEY", "clustered_rows_per_key"),
     ]

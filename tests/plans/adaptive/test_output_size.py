@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.plans.adaptive.operator_summary import merge_summaries
-from sparkext.plans.adaptive.output_size import ARRAY_BYTES, BudgetLimits, OutputSizeController
+from sparkext.plans.adaptive.output_size import BudgetLimits, OutputSizeController
 
 MAX_ROWS = 131_072
 LIMITS = BudgetLimits(min_rows=1_024, max_rows=MAX_ROWS, max_bytes=1 << 40, memory_fraction=1.0)
@@ -153,13 +153,6 @@ def test_later_operators_are_bounded_in_bytes_too() -> None:
     assert controller([16, 10_000], 1 << 30, limits).budget(0).rows == MAX_ROWS
 
 
-def test_fixed_sizes_ignore_memory() -> None:
-    limits = BudgetLimits(1_024, MAX_ROWS, 10_000_000, 1.0, fixed_rows=200_000)
-    for free in (None, 0, 10**15):
-        subject = controller([16, 1_000], free, limits)
-        assert subject.budget(0) == subject.budget(1) == (200_000, ARRAY_BYTES)
-
-
 def test_budgets_fall_at_once_and_grow_back_in_steps() -> None:
     """Memory that one operator frees seems free to the next, and other processes vary: budgets must not jump."""
     memory = Memory(10**12)
@@ -194,12 +187,6 @@ def test_freed_memory_is_given_back_before_a_budget_is_cut() -> None:
     memory.free = 15_000_000
     assert subject.budget(0).rows == 50_000  # nothing was returned
     assert asked == [15_000_000, 15_000_000]
-
-
-def test_fixed_outputs_do_not_ask_for_freed_memory() -> None:
-    limits = BudgetLimits(1, MAX_ROWS, 1 << 30, 1.0, fixed_rows=1_000)
-    subject = OutputSizeController([100], limits, Memory(0), reclaim=lambda: pytest.fail("it was asked for"))
-    assert subject.budget(0).rows == 1_000
 
 
 def test_a_budget_of_one_row_grows_back() -> None:

@@ -1,21 +1,15 @@
-"""Orders of calls in the delivery modes: which stage is called when, and that no item is lost."""
+"""Orders of calls in the delivery: which stage is called when, and that no item is lost."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
-from sparkext.plans.adaptive.delivery import (
-    Stage,
-    deliver_all,
-    deliver_cooperatively,
-    deliver_depth_first,
-    deliver_independently,
-    deliver_sets,
-)
+from sparkext.engine.delivery import Delivery, Stage, deliver_all, deliver_cooperatively, deliver_depth_first
 
 ITEMS = ["a", "b"]
 
@@ -64,21 +58,6 @@ def test_depth_first_has_one_item_under_way_at_every_stage() -> None:
     assert ["a00", "a01", "a10", *given] == ALL
 
 
-def test_a_set_at_a_time_finishes_every_stage_before_the_next() -> None:
-    recorded = Recorded([3, 2])
-    given = deliver_sets(recorded.stages, iter(ITEMS), None)
-    assert next(given) == "a00"
-    assert recorded.asked == ["0:a"] * 3 + ["0:b"] * 3 + [
-        f"1:{item}{made}" for item in ITEMS for made in range(3) for _ in range(2)
-    ]
-    assert ["a00", *given] == ALL
-
-
-def test_a_set_at_a_time_in_parallel_keeps_the_order() -> None:
-    with ThreadPoolExecutor(2) as pool:
-        assert list(deliver_sets(Recorded([3, 2]).stages, ITEMS, pool)) == ALL
-
-
 def test_cooperating_threads_are_asked_for_one_item_each_before_any_is_asked_again() -> None:
     recorded = Recorded([2, 1])
     with ThreadPoolExecutor(2) as pool:
@@ -106,31 +85,14 @@ def test_cooperating_threads_work_on_parts_of_an_item_at_the_same_time() -> None
         assert list(deliver_cooperatively([meeting()], ITEMS, halves, pool, 2)) == ["a", "A", "b", "B"]
 
 
-def test_independent_threads_see_items_through_by_themselves() -> None:
-    assert sorted(deliver_independently([meeting(), *Recorded([3, 2]).stages], ITEMS, 2)) == ALL
-
-
-@pytest.mark.parametrize("way", ["cooperative", "independent", "materialize_parallel"])
-def test_an_error_in_a_thread_is_the_callers(way: str) -> None:
-    def failing(item: str) -> Iterator[str]:
-        raise ValueError(item)
-        yield
-
+def test_an_error_in_a_thread_is_the_callers() -> None:
     with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match=r"[ab]"):
-        ways = {
-            "cooperative": lambda: deliver_cooperatively([Calls(failing)], ITEMS, halves, pool, 2),
-            "independent": lambda: deliver_independently([Calls(failing)], ITEMS, 2),
-            "materialize_parallel": lambda: deliver_sets([Calls(failing)], ITEMS, pool),
-        }
-        list(ways[way]())
+        list(deliver_cooperatively([Calls(fail)], ITEMS, halves, pool, 2))
 
 
-def test_threads_end_when_nobody_takes_their_items_any_more() -> None:
-    before = threading.active_count()
-    given = deliver_independently([Calls(lambda item: iter([item] * 10_000))], ITEMS, 2)
-    next(given)
-    given.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
+def fail(item: str) -> Iterator[str]:
+    raise ValueError(item)
+    yield
 
 
 @pytest.mark.parametrize("stages", [0, 1])
@@ -140,14 +102,18 @@ def test_no_items_and_no_stages(stages: int) -> None:
         for items in ([], ITEMS):
             expected = [f"{item}{made}" for item in items for made in range(2)] if stages else items
             assert list(deliver_depth_first(some, items)) == expected
-            assert list(deliver_sets(some, items, None)) == expected
-            assert sorted(deliver_independently(some, items, 2)) == expected
             assert list(deliver_cooperatively(some, items, lambda item, threads: [item], pool, 2)) == expected
 
 
-@pytest.mark.parametrize("way", ["depth first", "cooperative", "independent", "set at a time"])
-def test_what_a_stage_yields_when_it_finishes_goes_through_those_behind_it(way: str) -> None:
-    """Later stages finish after it: the second one still processes the last items of the first."""
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_a_stage_yields_when_it_finishes_goes_through_those_behind_it(threads: int) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        cooperative = partial(deliver_cooperatively, divide=lambda item, threads: [item], pool=pool, threads=threads)
+        check_last_items(deliver_depth_first if threads == 1 else cooperative)
+
+
+def check_last_items(delivery: Delivery) -> None:
+    """Check that later stages finish after earlier ones: the second still processes the last items of the first."""
     order: list[str] = []
 
     def stage(name: str, *last: str) -> Calls:
@@ -158,18 +124,9 @@ def test_what_a_stage_yields_when_it_finishes_goes_through_those_behind_it(way: 
         return Calls(process, last)
 
     stages = [stage("x", "p", "q"), stage("y", "r"), stage("z")]
-    with ThreadPoolExecutor(2) as pool:
-        ways = {
-            "depth first": deliver_depth_first,
-            "cooperative": lambda some, items: deliver_cooperatively(
-                some, items, lambda item, threads: [item], pool, 2
-            ),
-            "independent": lambda some, items: deliver_independently(some, items, 2),
-            "set at a time": lambda some, items: deliver_sets(some, items, None),
-        }
-        given = list(deliver_all(ways[way], stages, iter(ITEMS)))
-        assert sorted(given[:2]) == ["axyz", "bxyz"]
-        assert sorted(given[2:4]) == ["pyz", "qyz"]
-        assert given[4:] == ["rz"]
-        assert [order.count(f"{name} processes") for name in "xyz"] == [2, 4, 5]
-        assert sorted(deliver_all(ways[way], [], ITEMS)) == ITEMS
+    given = list(deliver_all(delivery, stages, iter(ITEMS)))
+    assert sorted(given[:2]) == ["axyz", "bxyz"]
+    assert sorted(given[2:4]) == ["pyz", "qyz"]
+    assert given[4:] == ["rz"]
+    assert [order.count(f"{name} processes") for name in "xyz"] == [2, 4, 5]
+    assert sorted(deliver_all(delivery, [], ITEMS)) == ITEMS

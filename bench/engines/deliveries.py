@@ -1,20 +1,12 @@
-"""Delivery of rows along a chain of operators: each mode of Kawashima & Tatebe's table is an order of calls.
+"""The delivery modes that paper 4 (Kawashima & Tatebe) compares with the engine's own, for its pipeline.
 
-An operator is a *stage*: given an item (rows) to process, it yields one item per request, of a size that it decides
-itself. The modes (`Way` in the code) differ in the order of these requests:
+Each is composed from settings (rows of an output), resources (memory that is not measured) and a delivery (the order
+of calls, see `sparkext.engine.delivery`):
 
     depth first       an item that a stage yields goes all the way down before the next request: one item per stage
                       exists at any time (tuple, block, morsel and adaptive, which differ in the size of items)
     set at a time     a stage gets all items and yields all its output, then the next stage begins (materialisation)
-
-If a task owns several cores, the modes also differ in the work of its threads:
-
-    cooperative       all threads work on parts of the same item, at the same stage; each yields one item at a time, and
-                      all of these go down before the next request to any thread
     independent       each thread works on an item of its own, through all stages
-
-In every mode, a stage finishes after all of its input has been processed. The items that it yields then go through the
-stages after it, before these finish (`deliver_all`).
 
 Source: Kawashima & Tatebe, "Data delivery between operators in parallel databases", table and conclusion 2.
 """
@@ -24,55 +16,59 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any, Generic, Protocol, TypeVar
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from sparkext.config import Settings
+from sparkext.engine.delivery import Delivery, Stage, deliver_depth_first
+from sparkext.engine.operator_budget import ARRAY_BYTES
+from sparkext.engine.pipeline import Resources
 
 T = TypeVar("T")
 
-
-class Stage(Protocol):
-    """An operator, reduced to the methods that delivery calls."""
-
-    def process(self, item: Any) -> Iterator[Any]:
-        """Yield the output of an item."""
-        ...
-
-    def finish(self) -> Iterator[Any]:
-        """Yield the output that depends on the input as a whole. Called after all of it has been processed."""
-        ...
-
-
-Way = Callable[[Sequence[Stage], Iterable[Any]], Iterator[Any]]
-Divide = Callable[[Any, int], Sequence[Any]]
-
+MORSEL_ROWS = 200_000
 _QUEUED_PER_THREAD = 2
 
 
+def with_fixed_outputs(rows: int, settings: Settings, resources: Resources) -> tuple[Settings, Resources]:
+    """Let every output have `rows` rows, however much memory is free; only the size of an Arrow array limits it."""
+    fixed = replace(settings, morsel_min_rows=rows, morsel_max_rows=rows, morsel_max_bytes=ARRAY_BYTES)
+    return fixed, replace(resources, headroom=lambda: None)
+
+
 @dataclass(frozen=True)
-class Delivery:
+class Mode:
     """One delivery mode.
 
-    `rows`: rows of an output; None if the output-size controller decides. `by_sets`: whether it delivers a set
-    at a time. `parallel`: whether it uses all cores that a task owns.
+    `rows`: rows of an output; None if the output-size controller decides. `by_sets`: whether it delivers a set at a
+    time. `parallel`: whether it uses all cores that a task owns.
     """
 
     rows: int | None
     by_sets: bool = False
     parallel: bool = True
 
+    def apply(self, settings: Settings, resources: Resources, independent: bool = False) -> tuple[Settings, Resources]:
+        """Return the settings and resources of a pipeline in this mode. `independent`: how its threads work."""
+        if self.rows is not None:
+            settings, resources = with_fixed_outputs(self.rows, settings, resources)
+        if self.by_sets:
+            resources = replace(resources, delivery=by_sets)
+        elif independent:
+            resources = replace(resources, delivery=independently)
+        return settings, resources if self.parallel else replace(resources, cores=1)
 
-MORSEL_ROWS = 200_000
 
-DELIVERIES = {
-    "adaptive": Delivery(None),
-    "morsel": Delivery(MORSEL_ROWS),
-    "block": Delivery(1_024),
-    "tuple": Delivery(1, parallel=False),
-    "materialize": Delivery(MORSEL_ROWS, by_sets=True, parallel=False),
-    "materialize_parallel": Delivery(MORSEL_ROWS, by_sets=True),
+MODES = {
+    "adaptive": Mode(None),
+    "morsel": Mode(MORSEL_ROWS),
+    "block": Mode(1_024),
+    "tuple": Mode(1, parallel=False),
+    "materialize": Mode(MORSEL_ROWS, by_sets=True, parallel=False),
+    "materialize_parallel": Mode(MORSEL_ROWS, by_sets=True),
 }
 """The modes by name: HyPer's morsels, MonetDB/X100's blocks, Volcano's tuples, set materialisation.
 
@@ -80,37 +76,17 @@ The size of the pieces of a set does not matter: all of them are held until the 
 """
 
 
-def deliver_all(way: Way, stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
-    """Yield the stages' output for `items`, then finish the stages in order, and yield the later stages' output."""
-    yield from way(stages, items)
-    for number, stage in enumerate(stages, 1):
-        last = stage.finish()
-        for item in last:  # most stages yield nothing here, and `way` is not called
-            yield from way(stages[number:], chain([item], last))
+@contextmanager
+def independently(threads: int) -> Iterator[Delivery]:
+    """Yield the delivery in which each thread takes items and processes them through all stages."""
+    yield deliver_depth_first if threads == 1 else partial(deliver_independently, threads=threads)
 
 
-def deliver_depth_first(stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
-    """Yield the output of the last stage, with one item in progress at every stage."""
-    if not stages:
-        yield from items
-        return
-    for item in items:
-        yield from deliver_depth_first(stages[1:], stages[0].process(item))
-
-
-def deliver_cooperatively(
-    stages: Sequence[Stage], items: Iterable[Any], divide: Divide, pool: Executor, threads: int
-) -> Iterator[Any]:
-    """Like `deliver_depth_first`, with each item divided among threads. Each thread yields one item per round."""
-    if not stages:
-        yield from items
-        return
-    for item in items:
-        active = [stages[0].process(part) for part in divide(item, threads)]
-        while active:
-            given = list(pool.map(_take_next, active))
-            yield from deliver_cooperatively(stages[1:], (one for some in given for one in some), divide, pool, threads)
-            active = [outputs for outputs, some in zip(active, given, strict=True) if some]
+@contextmanager
+def by_sets(threads: int) -> Iterator[Delivery]:
+    """Yield the delivery in which every stage processes all items before the next one begins."""
+    with ThreadPoolExecutor(threads) as pool:
+        yield partial(deliver_sets, pool=pool if threads > 1 else None)
 
 
 def deliver_independently(stages: Sequence[Stage], items: Iterable[Any], threads: int) -> Iterator[Any]:
@@ -126,13 +102,6 @@ def deliver_sets(stages: Sequence[Stage], items: Iterable[Any], pool: Executor |
         outputs = pool.map(_collect_from(stage), held) if pool is not None else map(_collect_from(stage), held)
         held = [item for output in outputs for item in output]
     yield from held
-
-
-def _take_next(outputs: Iterator[T]) -> list[T]:
-    """Return the next output of a stage, if there is one."""
-    for item in outputs:
-        return [item]
-    return []
 
 
 def _collect_from(stage: Stage) -> Callable[[Any], list[Any]]:
