@@ -194,6 +194,11 @@ def take_turns(timings: Sequence[Timing], runs: int) -> None:
             timing.cpu.append(cpu)
 
 
+def seconds_of(run: Callable[[], object]) -> float:
+    """Return the wall seconds of a run."""
+    return _timed(run)[0]
+
+
 def _timed(run: Callable[[], object]) -> tuple[float, float]:
     gc.collect()
     cpu, wall = time.process_time(), time.perf_counter()

@@ -68,16 +68,11 @@ def polars(chain: Chain, paths: Paths) -> Answer:
     """Run the chain in Polars' streaming engine, with the chain's build sides, without maintaining row order."""
     import polars as engine
 
+    from bench.engines.competitors import polars_join
+
     query = engine.scan_parquet(paths[chain.probe])
     for build, probe_key, build_key in chain.joins:
-        query = query.join(
-            engine.scan_parquet(paths[build]),
-            left_on=probe_key,
-            right_on=build_key,
-            coalesce=False,
-            maintain_order="none",
-            build_side="force_right",
-        )
+        query = polars_join(query, engine.scan_parquet(paths[build]), [probe_key], [build_key])
     sums = [engine.col(column).sum().alias(f"sum_{column}") for column in chain.sums]
     [row] = query.select(engine.len().alias("n"), *sums).collect(engine="streaming").rows()
     return tuple(row)

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bench.data.keys import padded, spread
 from sparkext.cli.demo import COLUMNS, JOINS, PROBE_SIDE
 from sparkext.cli.tpch import ensure_tables
 
 BATCH_ROWS = 131_072
 _SEED = 20_240_607
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,13 @@ def with_keys(workload: Workload, change: Callable[[pa.ChunkedArray], pa.Chunked
 
 
 def sparse(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Spread integer keys over all 64 bits by multiplication with an odd number, which is a bijection."""
-    values = column.to_numpy().astype(np.uint64) * _ODD
-    return pa.chunked_array([pa.array(values.view(np.int64))])
+    """Spread integer keys over all 64 bits."""
+    return pa.chunked_array([pa.array(spread(column.to_numpy()))])
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return integer keys as text of twelve digits."""
-    return pc.utf8_lpad(column.cast(pa.string()), width=12, padding="0")
+    return padded(column, 12)
 
 
 def composite(workload: Workload, dtype: pa.DataType) -> Workload:

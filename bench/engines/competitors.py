@@ -6,7 +6,7 @@ tables to its own format. The timed part is building hash tables, joining, and e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,15 +83,7 @@ def polars(workload: Workload, threads: int, batches: bool, folder: Path | None 
     }
     query = frames[workload.probe]
     for join in workload.joins:
-        query = query.join(
-            frames[join.build],
-            left_on=[probe for probe, _ in join.keys],
-            right_on=[build for _, build in join.keys],
-            how="inner",
-            coalesce=False,
-            maintain_order="none",
-            build_side="force_right",
-        )
+        query = polars_join(query, frames[join.build], *zip(*join.keys, strict=True))
     newest = engine.CompatLevel.newest()
 
     def run() -> Iterator[pa.RecordBatch]:
@@ -103,6 +95,18 @@ def polars(workload: Workload, threads: int, batches: bool, folder: Path | None 
             yield from part.to_arrow(compat_level=newest).to_batches()
 
     return run
+
+
+def polars_join(probe: Any, build: Any, probe_keys: Sequence[str], build_keys: Sequence[str]) -> Any:
+    """Join lazy frames of Polars, with the build side on the right, without maintaining row order."""
+    return probe.join(
+        build,
+        left_on=list(probe_keys),
+        right_on=list(build_keys),
+        coalesce=False,
+        maintain_order="none",
+        build_side="force_right",
+    )
 
 
 def _polars_frame(table: pa.Table) -> Any:

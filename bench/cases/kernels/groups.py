@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bench.data.keys import spread
 from bench.data.workloads import BATCH_ROWS
 from bench.engines.competitors import duckdb_connection
 from bench.harness import Bench, Case, Contestant, measure, report, step, verify
@@ -83,15 +84,11 @@ def _table(name: str, rows: int) -> pa.Table:
     elif name.startswith("text"):
         columns = {"a": pa.array([f"{number:012d}" for number in range(groups)]).take(pa.array(ids))}
     elif name.startswith("pair"):
-        columns = {"a": _spread(ids // 10), "b": _spread(ids % 10)}
+        columns = {"a": spread(ids // 10), "b": spread(ids % 10)}
     else:
-        columns = {"a": _spread(ids) if "sparse" in name else ids}
+        columns = {"a": spread(ids) if "sparse" in name else ids}
     table = pa.table({**columns, "v": random.integers(-1000, 1000, rows)})
     return pa.Table.from_batches(table.combine_chunks().to_batches(max_chunksize=BATCH_ROWS))
-
-
-def _spread(ids: np.ndarray) -> np.ndarray:
-    return (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).astype(np.int64)
 
 
 def _digest(run: Callable[[], pa.Table], keys: list[str]) -> tuple[int, str]:

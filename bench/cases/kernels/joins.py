@@ -32,19 +32,17 @@ TARGETS = {("orders", "hash", "clustered"): 60.0, ("orders", "hash", "shuffled")
 
 def cases() -> list[Case]:
     """Return one case per build side."""
-    return [Case(f"kernels.{build}", f"lineitem probes {build}", _runner(build), threads=1) for build in PROBES]
+    return [Case(f"kernels.{build}", f"lineitem probes {build}", partial(_run, build), threads=1) for build in PROBES]
 
 
-def _runner(build: str) -> Callable[[Bench], None]:
-    return lambda bench: _run(bench, build)
-
-
-def _run(bench: Bench, build: str) -> None:
+def _run(build: str, bench: Bench) -> None:
+    from bench.engines.indexes import BUILDERS, encoded
     from sparkext.kernels.indexes.protocols import index_bytes
 
     build_keys, probes = _load(bench, build)
     rows = len(build_keys)
-    builders = _builders(build_keys)
+    keys = encoded(pa.array(build_keys))
+    builders = {kind: partial(builder, keys) for kind, builder in BUILDERS.items()}
     building = [Contestant(kind, make, partial(_built, make)) for kind, make in builders.items()]
     verify(building)
     built = measure(bench, building)
@@ -73,27 +71,6 @@ def _load(bench: Bench, build: str) -> tuple[np.ndarray, Mapping[str, np.ndarray
     return build_keys, {"clustered": clustered, "shuffled": shuffled}
 
 
-def _builders(build_keys: np.ndarray) -> dict[str, Callable[[], JoinIndex]]:
-    from sparkext.kernels.indexes.dense_index import build_dense_index, key_range
-    from sparkext.kernels.indexes.hash_index import build_hash_index
-    from sparkext.kernels.indexes.ordered_index import build_ordered_index
-
-    keys = _encoded(build_keys)
-
-    def dense() -> JoinIndex:
-        bounds = key_range(keys)
-        assert bounds is not None
-        return build_dense_index(keys, bounds[0], bounds[1])
-
-    return {"hash": lambda: build_hash_index(keys), "dense": dense, "ordered": lambda: build_ordered_index(keys)}
-
-
-def _encoded(keys: np.ndarray) -> NormalisedKeys:
-    from sparkext.kernels.keys.normalised import normalise_keys
-
-    return normalise_keys([pa.array(keys)], [False])
-
-
 def _built(make: Callable[[], JoinIndex]) -> bool:
     """Build once, to warm up. The probes check that the index is correct."""
     return bool(make().arrays)
@@ -102,7 +79,10 @@ def _built(make: Callable[[], JoinIndex]) -> bool:
 def _probe(
     bench: Bench, indexes: Mapping[str, JoinIndex], probe_keys: np.ndarray, build_keys: np.ndarray
 ) -> list[Timing]:
-    morsels = [_encoded(probe_keys[start : start + BATCH_ROWS]) for start in range(0, len(probe_keys), BATCH_ROWS)]
+    from bench.engines.indexes import encoded
+
+    starts = range(0, len(probe_keys), BATCH_ROWS)
+    morsels = [encoded(pa.array(probe_keys[start : start + BATCH_ROWS])) for start in starts]
     contestants = [
         Contestant(
             kind,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,15 +41,11 @@ def cases() -> list[Case]:
     }
     return [
         *(
-            Case(f"engines.{name}", title, _runner(name), threaded=all_cores, named=name in NAMED)
+            Case(f"engines.{name}", title, partial(_run, name), threaded=all_cores, named=name in NAMED)
             for name, title in titles.items()
         ),
         Case("engines.files", "the same as clustered, from Parquet files", _run_from_files, threaded=all_cores),
     ]
-
-
-def _runner(name: str) -> Callable[[Bench], None]:
-    return lambda bench: run(bench, _workload(name, bench))
 
 
 def _workload(name: str, bench: Bench) -> Workload:
@@ -71,24 +68,22 @@ def _workload(name: str, bench: Bench) -> Workload:
 
 
 def _run_from_files(bench: Bench) -> None:
-    from bench.data import workloads
     from sparkext.cli.tpch import ensure_tables
 
     folder = ensure_tables(bench.scale_factor, bench.data)
-    with step("loading"):
-        workload = workloads.tpch(bench.scale_factor, bench.data)
+    workload = _workload("clustered", bench)
     _compete(bench, workload, _file_forms(workload, folder, bench.threads))
 
 
-def run(bench: Bench, workload: Workload) -> None:
-    """Check, time and report all engines on one workload."""
-    _compete(bench, workload, _forms(workload, bench.threads))
+def _run(name: str, bench: Bench) -> None:
+    workload = _workload(name, bench)
+    _compete(bench, workload, forms_of(workload, bench.threads))
 
 
 def _compete(bench: Bench, workload: Workload, forms: list[Form]) -> None:
     from bench.engines.answers import Answer
 
-    contestants = [_contestant(form, workload) for form in forms]
+    contestants = [contestant_of(form, workload) for form in forms]
     answer = verify(contestants)
     assert isinstance(answer, Answer)
     print(f"{answer.rows:,} rows, {len(workload.schema)} columns; all engines agree on rows and checksums")
@@ -103,7 +98,8 @@ class Form(NamedTuple):
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
 
-def _forms(workload: Workload, threads: int) -> list[Form]:
+def forms_of(workload: Workload, threads: int) -> list[Form]:
+    """Return all engines over Arrow tables."""
     from bench.engines import competitors, in_memory
 
     return [
@@ -129,7 +125,8 @@ def _file_forms(workload: Workload, folder: Path, threads: int) -> list[Form]:
     ]
 
 
-def _contestant(form: Form, workload: Workload) -> Contestant:
+def contestant_of(form: Form, workload: Workload) -> Contestant:
+    """Return a contestant that consumes all batches, and whose answer is a checksum of them."""
     from bench.engines.answers import answer_of
 
     return Contestant(

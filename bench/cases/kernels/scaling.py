@@ -32,6 +32,7 @@ FACTORS = (1, 2, 4, 8)
 JOINS = (1, 2, 3, 4, 5, 6)
 BASE_ROWS = 1_000_000
 JOINED_ROWS = 1_000_000
+ENGINES = ("sparkext", "DuckDB", "Polars")
 _DATA, _CHAIN = "times the data", "joins"
 
 
@@ -57,29 +58,11 @@ def _memory_joins(bench: Bench) -> None:
 
 
 def _in_memory(bench: Bench, rows: int, joins: int) -> tuple[int, list[Contestant]]:
-    from bench.cases.kernels.pipelines import consume
-    from bench.engines import competitors, in_memory
-    from bench.engines.answers import answer_of
+    from bench.cases.kernels.pipelines import contestant_of, forms_of
 
     workload = _workload(bench.sized(rows), joins)
-    runs: dict[str, Callable[[], object]] = {
-        "sparkext": lambda: in_memory.run(workload, bench.threads),
-        "DuckDB, Arrow tables": competitors.duckdb(workload, bench.threads, own_tables=False),
-        "DuckDB, own tables": competitors.duckdb(workload, bench.threads, own_tables=True),
-        "Polars, collect": competitors.polars(workload, bench.threads, batches=False),
-        "Polars, collect_batches": competitors.polars(workload, bench.threads, batches=True),
-    }
-    contestants = [
-        Contestant(
-            name,
-            lambda run=run: consume(run()),
-            lambda run=run: answer_of(run(), workload.schema),
-            ours=name == "sparkext",
-            group=name.split(",")[0],
-        )
-        for name, run in runs.items()
-    ]
-    return bench.sized(rows), contestants
+    forms = [form for form in forms_of(workload, bench.threads) if form.engine in ENGINES]
+    return bench.sized(rows), [contestant_of(form, workload) for form in forms]
 
 
 def _workload(rows: int, joins: int) -> Workload:

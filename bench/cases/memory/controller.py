@@ -6,13 +6,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from bench.data.workloads import Workload
-from bench.harness import Bench, Case, Contestant, measure, report, step, verify
+from bench.harness import Bench, Case, measure, report, seconds_of, step, verify
 from bench.report.text_table import text_table
 
 NOTES = """\
@@ -52,34 +53,23 @@ def _workload(name: str, bench: Bench) -> Workload:
         return workloads.tpch(bench.scale_factor, bench.data)
 
 
-def _run(workload: Workload, fixed_rows: int | None) -> Iterator[pa.RecordBatch]:
+def _sizes(name: str, bench: Bench) -> None:
+    from bench.cases.kernels.pipelines import Form, contestant_of
     from bench.engines import in_memory
 
-    return in_memory.run(workload, threads=1, fixed_rows=fixed_rows)
-
-
-def _sizes(name: str, bench: Bench) -> None:
-    from bench.cases.kernels.pipelines import consume
-    from bench.engines.answers import answer_of
-
     workload = _workload(name, bench)
-
-    def contestant(label: str, rows: int | None) -> Contestant:
-        return Contestant(
-            label,
-            lambda: consume(_run(workload, rows)),
-            lambda: answer_of(_run(workload, rows), workload.schema),
-            ours=rows is None,
-        )
-
-    contestants = [contestant("adaptive", None), *(contestant(f"{rows:,} rows", rows) for rows in SIZES)]
+    sizes = {"adaptive": None, **{f"{rows:,} rows": rows for rows in SIZES}}
+    forms = [Form(label, "", partial(in_memory.run, workload, 1, fixed_rows=rows)) for label, rows in sizes.items()]
+    contestants = [replace(contestant_of(form, workload), ours=form.engine == "adaptive") for form in forms]
     verify(contestants)
     report(bench, measure(bench, contestants), workload.tables[workload.probe].num_rows)
 
 
 def _cost(name: str, bench: Bench) -> None:
+    from bench.engines import in_memory
+
     workload = _workload(name, bench)
-    _share(bench, lambda: _run(workload, None))
+    _share(bench, lambda: in_memory.run(workload, threads=1))
 
 
 def _cost_of_files(bench: Bench) -> None:
@@ -99,9 +89,7 @@ def _share(bench: Bench, run: Callable[[], Iterator[pa.RecordBatch]]) -> None:
     table = []
     for number in range(bench.runs):
         with step(f"run {number + 1} of {bench.runs}"), _timed_controller() as spent:
-            started = time.perf_counter()
-            consume(run())
-            whole = time.perf_counter() - started
+            whole = seconds_of(lambda: consume(run()))
         table.append(
             [
                 str(number + 1),

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from bench.cases.queries.end_to_end import to_noop
+from bench.data.keys import padded, spread
 from bench.harness import Bench, Case, WrongAnswerError, step
 from bench.report.text_table import mib, text_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from sparkext.kernels.keys.normalised import NormalisedKeys
 
 NOTES = """\
 Measured: the resident and the proportional set sizes of the live Python workers, from /proc/<pid>/smaps; the sizes of
@@ -69,7 +68,7 @@ def _one_copy(bench: Bench) -> None:
         probe = spark.range(0, 4 * rows, 1, 2 * WORKERS).selectExpr(f"pmod(xxhash64(id), {rows}) AS key")
         with step("joining"):
             out = probe.transform(pipelined_join(build, on="key"))
-            _to_noop(out)
+            to_noop(out)
             found = report(out).joins[-1].rows_out
         if found != 4 * rows:
             raise WrongAnswerError(f"{found:,} rows joined, {4 * rows:,} expected")
@@ -77,10 +76,6 @@ def _one_copy(bench: Bench) -> None:
         if len(mapped) < 2:
             raise WrongAnswerError(f"{len(mapped)} workers have mapped the build side, {WORKERS} expected")
     _print_one_copy(bench, mapped)
-
-
-def _to_noop(frame: DataFrame) -> None:
-    frame.write.format("noop").mode("overwrite").save()
 
 
 def _print_one_copy(bench: Bench, mapped: dict[int, dict[str, _Pages]]) -> None:
@@ -133,20 +128,14 @@ def _mappings(smaps: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _index_bytes(bench: Bench) -> None:
-    from sparkext.kernels.indexes.dense_index import build_dense_index
-    from sparkext.kernels.indexes.hash_index import build_hash_index
-    from sparkext.kernels.indexes.ordered_index import build_ordered_index
+    from bench.engines.indexes import BUILDERS, encoded
     from sparkext.kernels.indexes.protocols import index_bytes
 
     numbers = np.random.default_rng(1).permutation(INDEX_ROWS).astype(np.int64)
     table = []
     for name, keys in _key_sets(numbers).items():
-        encoded = _encoded(keys)
-        built = {"hash": build_hash_index(encoded), "ordered": build_ordered_index(encoded)}
-        if name.startswith("dense"):
-            assert encoded.words is not None
-            built["dense"] = build_dense_index(encoded, int(encoded.words.min()), int(encoded.words.max()))
-        sizes = {kind: index_bytes(index) / INDEX_ROWS for kind, index in built.items()}
+        kinds = [kind for kind in BUILDERS if kind != "dense" or name.startswith("dense")]
+        sizes = {kind: index_bytes(BUILDERS[kind](encoded(keys))) / INDEX_ROWS for kind in kinds}
         bench.record(keys=name, key_bytes=keys.nbytes / INDEX_ROWS, bytes_per_row=sizes)
         cells = [f"{sizes[kind]:.1f}" if kind in sizes else "" for kind in ("hash", "dense", "ordered")]
         table.append([name, f"{keys.nbytes / INDEX_ROWS:.1f}", *cells])
@@ -157,23 +146,14 @@ def _index_bytes(bench: Bench) -> None:
 
 
 def _key_sets(numbers: np.ndarray) -> dict[str, pa.Array]:
-    odd = np.int64(0x9E3779B97F4A7C15 - (1 << 64))
     return {
         "dense, distinct": pa.array(numbers),
         "dense, 10 rows each": pa.array(numbers // 10),
-        "sparse, distinct": pa.array(numbers * odd),
-        "sparse, 10 rows each": pa.array(numbers // 10 * odd),
-        "text of 12 digits, distinct": pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width=12, padding="0"),
-        "text of 12 digits, 10 rows each": pc.utf8_lpad(
-            pa.array(numbers // 10).cast(pa.string()), width=12, padding="0"
-        ),
+        "sparse, distinct": pa.array(spread(numbers)),
+        "sparse, 10 rows each": pa.array(spread(numbers // 10)),
+        "text of 12 digits, distinct": padded(numbers, 12),
+        "text of 12 digits, 10 rows each": padded(numbers // 10, 12),
     }
-
-
-def _encoded(keys: pa.Array) -> NormalisedKeys:
-    from sparkext.kernels.keys.normalised import normalise_keys
-
-    return normalise_keys([keys], [False])
 
 
 def _fan_out(bench: Bench) -> None:
@@ -269,7 +249,7 @@ def _peak(spark: SparkSession, fan_out: int) -> tuple[int, int]:
 
 def _build_table(rows: int, payload_bytes: int, keys: int | None = None) -> pa.Table:
     ids = np.arange(rows, dtype=np.int64)
-    text = pc.utf8_lpad(pa.array(ids).cast(pa.string()), width=payload_bytes, padding="x")
+    text = padded(ids, payload_bytes, "x")
     return pa.table({"key": ids % (keys or rows), "id": ids, "text": text})
 
 

@@ -7,15 +7,15 @@ prints the number of rows and sums as JSON.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from bench.data.keys import padded
 
 BUILD_ROWS = 14_000_000
 PROBE_ROWS = 2_000_000
@@ -43,7 +43,7 @@ def write_tables(folder: Path, *, hot: bool) -> None:
     build_keys, probe_keys = (_hot_build_keys, _hot_probe_keys) if hot else (_build_keys, _probe_keys)
 
     def build(numbers: np.ndarray) -> pa.Table:
-        text = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width=PAYLOAD_BYTES, padding="x")
+        text = padded(numbers, PAYLOAD_BYTES, "x")
         return pa.table({"bk": build_keys(numbers), "bn": numbers, "bt": text})
 
     def probe(numbers: np.ndarray) -> pa.Table:
@@ -83,7 +83,6 @@ def main(way: str, folder: Path) -> None:
         "spark.sql.shuffle.partitions": "64",
         "spark.sql.autoBroadcastJoinThreshold": "-1",
     }
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     with spark_session(2, configure if way == OURS else None, **settings) as spark:
         for name in ("probe", "build"):
             spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)

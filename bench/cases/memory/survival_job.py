@@ -76,7 +76,6 @@ def main(way: str, sink: str, folder: Path) -> None:
     if sink in CONCURRENT:
         settings |= {"spark.scheduler.mode": "FAIR", "spark.sql.files.maxPartitionBytes": "512k"}
         settings["spark.sql.files.openCostInBytes"] = "0"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     with spark_session(CONCURRENT.get(sink, 2), configure if ours else None, **settings) as spark:
         probe = spark.read.parquet(str(folder / "probe.parquet"))
         if sink in CONCURRENT:

@@ -16,9 +16,10 @@ import pyarrow as pa
 from bench.cases.kernels.scaling import FACTORS, grow
 from bench.cases.queries import tpch
 from bench.cases.queries.comparison import DEFAULT, SparkQueries, timed
-from bench.cases.queries.end_to_end import pipelined, read_tables, spark_joins, sums, to_noop
+from bench.cases.queries.end_to_end import Workload, pipelined, read_tables, spark_joins, sums, to_noop
 from bench.data.generated import in_files, star, written
 from bench.engines.spark_session import with_settings
+from bench.engines.views import Views
 from bench.harness import Bench, Case, Contestant, WrongAnswerError, measure, report, same, verify
 from bench.report.text_table import text_table
 
@@ -110,11 +111,8 @@ def _session(bench: Bench) -> Iterator[SparkSession]:
 
 
 def _run_sent(bench: Bench) -> None:
-    from sparkext.cli.tpch import ensure_tables
-
     with _session(bench) as spark:
-        path = ensure_tables(bench.scale_factor, bench.data) / "lineitem.parquet"
-        rows = spark.read.parquet(str(path))
+        rows = spark.read.parquet(str(tpch.tables(bench)["lineitem"]))
         names = rows.columns[:14]
         rows.select(*names).createOrReplaceTempView("sent")
         spark.range(1).selectExpr("id AS k").createOrReplaceTempView("one")
@@ -170,10 +168,7 @@ def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], obje
 
     tables = read_tables(bench, spark, COLUMNS, _JOINS)
     rows = tables["lineitem"].count()
-
-    def contestant(name: str, plan: Callable[[], DataFrame], ours: bool = False, group: str = "") -> Contestant:
-        return Contestant(name, lambda: sink(plan()), lambda: _sums(plan()), ours=ours, group=group)
-
+    contestant = Workload("", COLUMNS, _JOINS, _sums, sink).contestant
     contestants = [
         contestant(name, lambda: pipelined(tables, _JOINS, partitioned=True), ours=True),
         contestant("Spark, default plan", lambda: spark_joins(tables, _JOINS)),
@@ -222,7 +217,7 @@ def _run_queries(bench: Bench) -> None:
     every_join = {"spark.sparkext.partitioned": "always", "spark.sparkext.debug.force": "true"}
     table = []
     with spark_session(bench.threads, sparkext.configure, **settings) as spark:
-        asked = SparkQueries(spark, tpch.tables(bench))
+        asked = SparkQueries.of_files(spark, tpch.tables(bench))
         for name, text in tpch.texts(bench).items():
             contestants = [
                 same("partitioned", partial(asked.rows, text, cold=True, settings=every_join), ours=True),
@@ -242,16 +237,15 @@ def _run_growth(bench: Bench) -> None:
 
         def contestants(rows: int, partitions: int) -> tuple[int, list[Contestant]]:
             paths = written(bench, f"growth-{rows}", lambda: star(rows, max(1, rows // 10), 1))
+            views = Views.of_files(spark, paths)
             query = "SELECT {} count(*), sum(f_value), sum(d1_value) FROM fact JOIN dim1 ON f_key1 = d1_key"
 
             def contestant(name: str, hint: str, ours: bool = False) -> Contestant:
                 def run() -> object:
-                    for table, path in paths.items():
-                        spark.read.parquet(str(path)).createOrReplaceTempView(table)
                     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
-                    return tuple(spark.sql(query.format(hint)).head() or ())
+                    return views.row(query.format(hint))
 
-                return Contestant(name, run, run, ours=ours)
+                return same(name, run, ours=ours)
 
             hint = "/*+ PIPELINED_JOIN(dim1, 'partitioned=always') */"
             return rows, [contestant("sparkext, planned", hint, ours=True), contestant("Spark, default plan", "")]

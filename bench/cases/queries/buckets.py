@@ -12,7 +12,8 @@ from bench.cases.queries import tpch
 from bench.cases.queries.end_to_end import SUMMED
 from bench.data.chains import Answer, Chain
 from bench.engines.slow_store import SlowStore, slow_store
-from bench.engines.spark_session import assert_pipelined, make_look_changed, spark_session
+from bench.engines.spark_session import spark_session
+from bench.engines.views import Views
 from bench.harness import Bench, Case, measure, report, same, verify
 
 if TYPE_CHECKING:
@@ -56,22 +57,16 @@ def _run(bench: Bench) -> None:
                 _compare(bench, spark, chain, store, files)
 
 
-def _compare(bench: Bench, spark: SparkSession, chain: Chain, store: SlowStore, files: list[Path]) -> None:
+def _compare(bench: Bench, spark: SparkSession, chain: Chain, store: SlowStore, files: dict[str, list[Path]]) -> None:
     requests: dict[str, Counter[str]] = {}
+    views = Views(spark, lambda table: spark.read.parquet(f"s3a://shelf/{table}"), files)
+    views.assert_pipelined(chain.sql("PIPELINED_JOIN"), mode="hint")
 
     def ask(name: str, hint: str, cold: bool) -> Answer:
-        for file in files if cold else ():
-            make_look_changed(file)
-        spark.conf.set("spark.sparkext.mode", "hint")
         store.asked()
-        for table in chain.tables:
-            spark.read.parquet(f"s3a://shelf/{table}").createOrReplaceTempView(table)
-        df = spark.sql(chain.sql(hint))
-        if hint == "PIPELINED_JOIN":
-            assert_pipelined(df)
-        [row] = df.collect()
+        row = views.row(chain.sql(hint), cold, mode="hint")
         requests[name] = store.asked()
-        return tuple(map(int, row))
+        return row
 
     contestants = [
         same(name, partial(ask, name, hint, cold), ours=hint == "PIPELINED_JOIN")
@@ -91,11 +86,11 @@ def _compare(bench: Bench, spark: SparkSession, chain: Chain, store: SlowStore, 
         bench.record(part="requests", contestant=name, requests=sum(asked.values()), bytes=size)
 
 
-def _placed(bench: Bench, chain: Chain, folder: Path) -> list[Path]:
-    """Link the files of the tables into the folder that the store serves; return the links."""
-    sources, files = tpch.tables(bench), []
-    for table in chain.tables:
-        files.append(folder / table / "part-0.parquet")
-        files[-1].parent.mkdir()
-        files[-1].hardlink_to(sources[table])
+def _placed(bench: Bench, chain: Chain, folder: Path) -> dict[str, list[Path]]:
+    """Link the files of the tables into the folder that the store serves; return the links by table."""
+    sources = tpch.tables(bench)
+    files = {table: [folder / table / "part-0.parquet"] for table in chain.tables}
+    for table, [file] in files.items():
+        file.parent.mkdir()
+        file.hardlink_to(sources[table])
     return files

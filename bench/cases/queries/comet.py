@@ -7,13 +7,11 @@ environment, the cases are skipped.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import subprocess
 import sys
 import urllib.request
-import venv
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,12 +21,13 @@ from typing import Any
 
 from bench.cases.queries import comparison as queries
 from bench.cases.queries import hard, tpch
-from bench.cases.queries.comparison import named_in
-from bench.cases.queries.end_to_end import AGGREGATE_COLUMNS, SUMMED
+from bench.cases.queries.end_to_end import SUMMED
 from bench.data.chains import Chain, Paths
 from bench.data.generated import written
+from bench.engines import environments
 from bench.engines.result_rows import ResultRows
 from bench.engines.spark_session import heap_mib, spark_session
+from bench.engines.views import named_in
 from bench.harness import Bench, Case, Contestant, measure, report, same, step, verify
 
 COMET, SPARK = "0.12.0", "3.5.7"
@@ -115,11 +114,8 @@ def cases() -> list[Case]:
 
 def _run_chain(bench: Bench) -> None:
     from sparkext.cli.demo import JOINS
-    from sparkext.cli.tpch import ensure_tables
 
-    folder = ensure_tables(bench.scale_factor, bench.data)
-    joins = [(table, probe, build) for table, probe, build in JOINS]
-    _compete(bench, Chain("lineitem", joins, SUMMED), {name: folder / f"{name}.parquet" for name in AGGREGATE_COLUMNS})
+    _compete(bench, Chain("lineitem", JOINS, SUMMED), tpch.tables(bench))
 
 
 def _run_hard(name: str, bench: Bench) -> None:
@@ -138,7 +134,7 @@ def _run_queries(bench: Bench) -> None:
         spark_session(bench.threads, configure) as spark,
         _comet_session(bench) as ask,
     ):
-        asked = queries.SparkQueries(spark, tables)
+        asked = queries.SparkQueries.of_files(spark, tables)
         for name, text in tpch.texts(bench).items():
             joins = asked.planned_joins(text)
             if joins or name in ALWAYS:
@@ -210,7 +206,7 @@ def _comet_session(bench: Bench) -> Iterator[Ask]:
     }
     with (HOME / "session.log").open("w") as log:
         process = subprocess.Popen(
-            [str(_python(HOME)), "-m", "bench.engines.comet_session"],
+            [str(environments.python_of(HOME / "venv")), "-m", "bench.engines.comet_session"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -239,21 +235,13 @@ def _comet_session(bench: Bench) -> Iterator[Ask]:
 
 def installed(home: Path) -> bool:
     """Return whether the jar and the virtual environment exist."""
-    return (home / _JAR).exists() and _python(home).exists()
-
-
-def _python(home: Path) -> Path:
-    return home / "venv" / "bin" / "python"
+    return (home / _JAR).exists() and environments.python_of(home / "venv").exists()
 
 
 def install(home: Path) -> None:
     """Create the environment, and download the jar, whose SHA-1 has to match Maven Central's."""
-    home.mkdir(parents=True, exist_ok=True)
-    if not _python(home).exists():
-        venv.create(home / "venv", with_pip=True)
     # PySpark 3.5 needs distutils, which setuptools provides for Python versions without it.
-    packages = [f"pyspark=={SPARK}", "setuptools<81"]
-    subprocess.run([str(_python(home)), "-m", "pip", "install", "--quiet", *packages], check=True)
+    environments.create(home / "venv", f"pyspark=={SPARK}", "setuptools<81")
     if not (home / _JAR).exists():
         with urllib.request.urlopen(_URL, timeout=300) as found, urllib.request.urlopen(f"{_URL}.sha1") as stated:
             content, checksum = found.read(), stated.read().decode().split()[0]
@@ -262,15 +250,5 @@ def install(home: Path) -> None:
         (home / _JAR).write_bytes(content)
 
 
-def main() -> int:
-    """Install Comet and its Spark; the command line requires `--install`."""
-    parser = argparse.ArgumentParser(prog="python -m bench.cases.queries.comet", description=__doc__)
-    parser.add_argument("--install", action="store_true", required=True, help="fetch PySpark 3.5 and Comet's jar")
-    parser.parse_args()
-    install(HOME)
-    print(f"{HOME} is ready: python -m bench comet")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(environments.main(__doc__, partial(install, HOME), f"{HOME} is ready: python -m bench comet"))

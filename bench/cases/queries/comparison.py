@@ -5,21 +5,19 @@ DuckDB and DataFusion run the same text. Polars' SQL lacks features that these q
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from bench.engines.result_rows import ResultRows
-from bench.engines.spark_session import make_look_changed, spark_session, with_settings
+from bench.engines.spark_session import spark_session, with_settings
+from bench.engines.views import Views, named_in
 from bench.harness import Bench, Contestant, measure, record, same, verify
 from bench.report.text_table import text_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from bench.engines.competitors import Query
 
 NOTES = """\
@@ -31,8 +29,6 @@ shuffled hash joins. Of these two, the one that is fastest in the warm-up is tim
 same number of threads. Files are in the page cache.
 Only queries for which auto mode plans a pipeline are timed. The other queries have the same plan as with the mode
 off."""
-
-T = TypeVar("T")
 
 COLD, CACHED, DEFAULT = "sparkext, cold", "sparkext, indexes cached", "Spark, default plan"
 
@@ -59,11 +55,8 @@ class Compared(NamedTuple):
         return self.seconds[ours] / self.seconds[DEFAULT]
 
 
-class SparkQueries:
-    """Runs queries in a session with the extension, over Parquet files by table name."""
-
-    def __init__(self, spark: SparkSession, tables: Mapping[str, Path]) -> None:
-        self._spark, self._tables = spark, tables
+class SparkQueries(Views):
+    """Runs queries of any number of rows in a session with the extension."""
 
     def contestants(self, text: str, settings: bool = True) -> list[Contestant]:
         """Return the contestants for one query: auto mode, the default plan, and plans by settings if `settings`."""
@@ -81,24 +74,15 @@ class SparkQueries:
         """Return the number of joins in each pipeline that auto mode plans."""
         from sparkext.spark.extension import find_planned_runs
 
-        self.look_at_files(text)
-        with with_settings(self._spark, {"spark.sparkext.mode": "auto"}):
-            return [len(joins) for joins, *_ in find_planned_runs(self._spark.sql(text))]
+        with with_settings(self.spark, {"spark.sparkext.mode": "auto"}):
+            return [len(joins) for joins, *_ in find_planned_runs(self.frame(text))]
 
     def rows(
         self, text: str, cold: bool = False, mode: str = "auto", settings: Mapping[str, str] | None = None
     ) -> ResultRows:
-        """Run a query in a mode and with additional settings; `cold` as in `look_at_files`."""
-        self.look_at_files(text, cold)
-        with with_settings(self._spark, {"spark.sparkext.mode": mode, **(settings or {})}):
-            return ResultRows(self._spark.sql(text).collect())
-
-    def look_at_files(self, text: str, cold: bool = False) -> None:
-        """Create the views again, from the current files; with `cold`, as if the files had changed."""
-        for name, path in named_in(text, self._tables).items():
-            if cold:
-                make_look_changed(path)
-            self._spark.read.parquet(str(path)).createOrReplaceTempView(name)
+        """Run a query in a mode and with additional settings; `cold` as in `frame`."""
+        with with_settings(self.spark, {"spark.sparkext.mode": mode, **(settings or {})}):
+            return ResultRows(self.frame(text, cold).collect())
 
 
 def compare(bench: Bench, tables: Mapping[str, Path], texts: Mapping[str, str]) -> None:
@@ -109,7 +93,7 @@ def compare(bench: Bench, tables: Mapping[str, Path], texts: Mapping[str, str]) 
     others = {"DuckDB": duckdb_queries(bench.threads), "DataFusion": datafusion_queries(bench.threads)}
     queries = []
     with spark_session(bench.threads, configure) as spark:
-        asked = SparkQueries(spark, tables)
+        asked = SparkQueries.of_files(spark, tables)
         for name, text in texts.items():
             joins = asked.planned_joins(text)
             seconds = {}
@@ -147,9 +131,3 @@ def print_comparison(queries: Sequence[Compared]) -> None:
     for ours in (COLD, CACHED) if another else ():
         mean = geometric_mean([query.ratio(ours) for query in another])
         print(f"{ours}, over {DEFAULT}: {mean:.2f}, the geometric mean of the {len(another)} that have another plan")
-
-
-def named_in(text: str, tables: Mapping[str, T]) -> dict[str, T]:
-    """Return the tables whose names occur in a query."""
-    words = set(re.findall(r"\w+", text))
-    return {name: path for name, path in tables.items() if name in words}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.cases.queries import tpch
 from bench.harness import Bench, Case, Contestant, measure, report, verify
 
 if TYPE_CHECKING:
@@ -47,6 +49,15 @@ class Workload:
     joins: Joins
     answer: Callable[[DataFrame], object]
     sink: Callable[[DataFrame], object]
+
+    def contestant(self, name: str, plan: Callable[[], DataFrame], ours: bool = False, group: str = "") -> Contestant:
+        """Return a contestant that plans its query anew in each run."""
+        return Contestant(name, lambda: self.sink(plan()), lambda: self.answer(plan()), ours, group)
+
+    def sparks(self, plan: Callable[[str | None], DataFrame], hints: Sequence[str] = HINTS) -> list[Contestant]:
+        """Return Spark's default plan, and a plan for each hint, of which only the fastest is timed; `plan` by hint."""
+        hinted = [self.contestant(f"Spark, {hint} hints", partial(plan, hint), group="hinted") for hint in hints]
+        return [self.contestant("Spark, default plan", partial(plan, None)), *hinted]
 
 
 def workloads() -> dict[str, Workload]:
@@ -93,18 +104,10 @@ def _run(workload: Workload, bench: Bench) -> None:
     with spark_session(bench.threads) as spark:
         tables = read_tables(bench, spark, workload.columns, joins)
         rows = tables["lineitem"].count()
-
-        def contestant(name: str, plan: Callable[[], DataFrame], **marks: object) -> Contestant:
-            return Contestant(name, lambda: workload.sink(plan()), lambda: workload.answer(plan()), **marks)  # type: ignore[arg-type]
-
         contestants = [
-            contestant(OURS, lambda: pipelined(tables, joins), ours=True),
-            contestant(SCANNED, lambda: pipelined(_scanned(bench, spark, workload), joins), ours=True),
-            contestant("Spark, default plan", lambda: spark_joins(tables, joins)),
-            *(
-                contestant(f"Spark, {hint} hints", partial(spark_joins, tables, joins, hint), group="hinted")
-                for hint in HINTS
-            ),
+            workload.contestant(OURS, lambda: pipelined(tables, joins), ours=True),
+            workload.contestant(SCANNED, lambda: pipelined(_scanned(bench, spark, workload), joins), ours=True),
+            *workload.sparks(partial(spark_joins, tables, joins)),
             Contestant(FLOOR, lambda: to_noop(_crossing(tables["lineitem"])), lambda: None, floor=True),
         ]
         verify(contestants)
@@ -114,21 +117,21 @@ def _run(workload: Workload, bench: Bench) -> None:
 
 def read_tables(bench: Bench, spark: SparkSession, columns: Mapping[str, Sequence[str]], joins: Joins) -> Tables:
     """Return the tables as DataFrames over their Parquet files, listed anew."""
-    from sparkext.cli.tpch import ensure_tables
+    paths = _paths(bench, joins)
+    return {name: spark.read.parquet(str(path)).select(*columns[name]) for name, path in paths.items()}
 
-    folder = ensure_tables(bench.scale_factor, bench.data)
-    names = ["lineitem", *(name for name, _, _ in joins)]
-    return {name: spark.read.parquet(str(folder / f"{name}.parquet")).select(*columns[name]) for name in names}
+
+def _paths(bench: Bench, joins: Joins) -> dict[str, Path]:
+    tables = tpch.tables(bench)
+    return {name: tables[name] for name in ["lineitem", *(name for name, _, _ in joins)]}
 
 
 def _scanned(bench: Bench, spark: SparkSession, workload: Workload) -> Tables:
     """Return the tables as DataFrames that workers scan, with files that look changed: no cached index is used."""
     from bench.engines.spark_session import make_look_changed
     from sparkext import scan_parquet
-    from sparkext.cli.tpch import ensure_tables
 
-    folder = ensure_tables(bench.scale_factor, bench.data)
-    paths = {name: folder / f"{name}.parquet" for name in ["lineitem", *(name for name, _, _ in workload.joins)]}
+    paths = _paths(bench, workload.joins)
     for path in paths.values():
         make_look_changed(path)
     return {name: scan_parquet(spark, path, columns=workload.columns[name]) for name, path in paths.items()}

@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 
 from bench.data.chains import Chain, Paths, engines
 from bench.data.generated import SEED, Columns, power_law_edges, written
-from bench.engines.spark_session import assert_pipelined, make_look_changed, spark_session
+from bench.data.keys import padded, spread
+from bench.engines.spark_session import spark_session
+from bench.engines.views import Views
 from bench.harness import Bench, Case, Contestant, measure, report, same, verify
 
 if TYPE_CHECKING:
@@ -57,16 +59,16 @@ def skewed(bench: Bench) -> Mapping[str, Columns]:
     sales, items, shops = bench.sized(6_000_000), bench.sized(1_000_000), bench.sized(100_000)
     return {
         "sales": {
-            "sale_item": _spread(_zipf(generator, sales, items)),
-            "sale_shop": _spread(_zipf(generator, sales, shops)),
+            "sale_item": spread(_zipf(generator, sales, items)),
+            "sale_shop": spread(_zipf(generator, sales, shops)),
             "amount": generator.integers(1, 100, sales),
         },
         "items": {
-            "item": _spread(generator.permutation(items)),
+            "item": spread(generator.permutation(items)),
             "price": generator.integers(1, 1000, items),
         },
         "shops": {
-            "shop": _spread(generator.permutation(shops)),
+            "shop": spread(generator.permutation(shops)),
             "region": generator.integers(0, 50, shops),
         },
     }
@@ -98,14 +100,8 @@ def _zipf(generator: np.random.Generator, rows: int, distinct: int) -> np.ndarra
     return np.searchsorted(shares / shares[-1], generator.random(rows)).clip(max=distinct - 1)
 
 
-def _spread(keys: np.ndarray) -> np.ndarray:
-    """Spread keys over all 64 bits by multiplication with an odd number, to resemble identifiers of other systems."""
-    return (keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
-
-
 def _text(prefix: str, numbers: np.ndarray) -> pa.Array:
-    digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width=8, padding="0")
-    return pc.binary_join_element_wise(pa.scalar(prefix), digits, "#")
+    return pc.binary_join_element_wise(pa.scalar(prefix), padded(numbers, 8), "#")
 
 
 WORKLOADS = {
@@ -160,19 +156,12 @@ def spark_contestants(spark: SparkSession, chain: Chain, paths: Paths, group: st
 
     With a `group`, only the fastest hinted plan is timed.
     """
-
-    def asked(hint: str, cold: bool = False) -> object:
-        for build, _, _ in chain.joins if cold else ():
-            make_look_changed(paths[build])
-        for name in chain.tables:
-            spark.read.parquet(str(paths[name])).createOrReplaceTempView(name)
-        return tuple(map(int, spark.sql(chain.sql(hint)).collect()[0]))
-
-    asked("PIPELINED_JOIN")
-    assert_pipelined(spark.sql(chain.sql("PIPELINED_JOIN")))
+    views = Views.of_files(spark, paths)
+    ours = chain.sql("PIPELINED_JOIN")
+    views.assert_pipelined(ours)
     return [
-        same("sparkext, cold", lambda: asked("PIPELINED_JOIN", cold=True), ours=True),
-        same("sparkext, indexes cached", lambda: asked("PIPELINED_JOIN"), ours=True),
-        same("Spark, default plan", lambda: asked("")),
-        *(same(f"Spark, {hint.lower()} hints", partial(asked, hint), group=group) for hint in HINTS),
+        same("sparkext, cold", partial(views.row, ours, cold=True), ours=True),
+        same("sparkext, indexes cached", partial(views.row, ours), ours=True),
+        same("Spark, default plan", partial(views.row, chain.sql())),
+        *(same(f"Spark, {hint.lower()} hints", partial(views.row, chain.sql(hint)), group=group) for hint in HINTS),
     ]

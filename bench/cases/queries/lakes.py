@@ -9,14 +9,15 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlparse
 
 from bench.cases.queries import tpch
-from bench.cases.queries.comparison import Compared, SparkQueries, named_in, print_comparison, timed
+from bench.cases.queries.comparison import Compared, SparkQueries, print_comparison, timed
 from bench.cases.queries.end_to_end import AGGREGATE_COLUMNS, SUMMED
-from bench.data.chains import Answer, Chain
-from bench.engines.spark_session import assert_pipelined, make_look_changed, spark_session
+from bench.data.chains import Chain
+from bench.engines.spark_session import spark_session
+from bench.engines.views import Views
 from bench.harness import Bench, Case, Contestant, measure, report, same, step, verify
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _queries(bench: Bench) -> None:
     def compare(spark: SparkSession, lakes: list[Lake], folder: Path) -> None:
         for lake in lakes:
             tables = {table: _whole(bench, spark, lake, folder, table) for table in tpch.tables(bench)}
-            print_comparison(_compared(bench, lake, _LakeQueries(spark, lake, tables)))
+            print_comparison(_compared(bench, lake, _views(SparkQueries, spark, lake, tables)))
 
     _with_lakes(bench, compare)
 
@@ -109,19 +110,13 @@ def _with_lakes(bench: Bench, compare: Callable[[SparkSession, list[Lake], Path]
         compare(spark, lakes, folder)
 
 
-class _LakeQueries(SparkQueries):
-    """The same queries, over tables of a table format; `sources` has the SQL name of each table."""
+V = TypeVar("V", bound=Views)
 
-    def __init__(self, spark: SparkSession, lake: Lake, sources: dict[str, str]) -> None:
-        super().__init__(spark, {})
-        self._sources = sources
-        self._files = {table: _data_files(spark, lake, source) for table, source in sources.items()}
 
-    def look_at_files(self, text: str, cold: bool = False) -> None:
-        for name, source in named_in(text, self._sources).items():
-            for file in self._files[name] if cold else ():
-                make_look_changed(file)
-            self._spark.sql(f"SELECT * FROM {source}").createOrReplaceTempView(name)
+def _views(of: type[V], spark: SparkSession, kind: Lake | str, sources: Mapping[str, str]) -> V:
+    """Return views of tables in a format; `sources` has the SQL name of each table."""
+    files = {table: _data_files(spark, kind, source) for table, source in sources.items()}
+    return of(spark, lambda table: spark.sql(f"SELECT * FROM {sources[table]}"), files)
 
 
 def _compare(bench: Bench, spark: SparkSession, formats: Mapping[str, Lake | str], folder: Path, share: str) -> None:
@@ -132,25 +127,13 @@ def _compare(bench: Bench, spark: SparkSession, formats: Mapping[str, Lake | str
     contestants: list[Contestant] = []
     for name, kind in formats.items():
         tables = {table: _written(bench, spark, kind, folder, table, share) for table in chain.tables}
-        files = [file for table in tables.values() for file in _data_files(spark, kind, table)]
-
-        def ask(hint: str, cold: bool, tables: dict[str, str] = tables, files: list[Path] = files) -> Answer:
-            for file in files if cold else ():
-                make_look_changed(file)
-            for table, source in tables.items():
-                spark.sql(f"SELECT * FROM {source}").createOrReplaceTempView(table)
-            spark.conf.set("spark.sparkext.mode", "hint")
-            df = spark.sql(chain.sql(hint))
-            if hint == "PIPELINED_JOIN":
-                assert_pipelined(df)
-            [row] = df.collect()
-            return tuple(map(int, row))
-
+        views, ours = _views(Views, spark, kind, tables), chain.sql("PIPELINED_JOIN")
+        views.assert_pipelined(ours, mode="hint")
         contestants += [
-            same(f"{name}, pipelined, cold", partial(ask, "PIPELINED_JOIN", True), ours=True),
-            same(f"{name}, pipelined, kept", partial(ask, "PIPELINED_JOIN", False), ours=True),
-            same(f"{name}, Spark's broadcast plan", partial(ask, "BROADCAST", False)),
-            same(f"{name}, Spark's default plan", partial(ask, "", False)),
+            same(f"{name}, pipelined, cold", partial(views.row, ours, cold=True, mode="hint"), ours=True),
+            same(f"{name}, pipelined, kept", partial(views.row, ours, mode="hint"), ours=True),
+            same(f"{name}, Spark's broadcast plan", partial(views.row, chain.sql("BROADCAST"), mode="hint")),
+            same(f"{name}, Spark's default plan", partial(views.row, chain.sql(), mode="hint")),
         ]
     verify(contestants)
     rows = spark.table("lineitem").count()

@@ -13,11 +13,12 @@ import numpy as np
 
 from bench.data.chains import duckdb
 from bench.data.generated import SEED, Columns, written
-from bench.engines.spark_session import assert_pipelined, make_look_changed, spark_session
+from bench.engines.spark_session import spark_session
+from bench.engines.views import Views
 from bench.harness import Bench, Case, Contestant, Timing, measure, report, same, step, verify
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 NOTES = """\
 Measured: from listing the files and requesting the plan until the single result row, a count and sums over all joined
@@ -191,32 +192,20 @@ def _run_ranges(case: RangeCase, bench: Bench) -> None:
         [build] = paths.keys() - {case.probe}
         query = query.replace("SELECT", f"SELECT /*+ PIPELINED_JOIN({build}) */", 1)
     with spark_session(bench.threads, configure) as spark:
-
-        def asked(query: str, mode: str, cold: bool = False, partitioned: str = "auto") -> object:
-            for path in paths.values() if cold else ():
-                make_look_changed(path)
-            spark.conf.set("spark.sparkext.mode", mode)
-            spark.conf.set("spark.sparkext.partitioned", partitioned)
-            for name, path in paths.items():
-                spark.read.parquet(str(path)).createOrReplaceTempView(name)
-            return tuple(spark.sql(query).collect()[0])
-
-        asked(query, "auto")
-        assert_pipelined(spark.sql(query))
+        views = Views.of_files(spark, paths)
         contestants = [
-            same("sparkext, cold", lambda: asked(query, "auto", cold=True), ours=True),
-            same("sparkext, index cached", lambda: asked(query, "auto"), ours=True),
+            *_cold_and_cached(views, query),
             same("DuckDB", duckdb(case.query, paths, bench.threads)),
         ]
         if case.matrix:
-            divided = partial(asked, query, "auto", partitioned="always")
+            divided = partial(views.row, query, mode="auto", partitioned="always")
             contestants.append(same("sparkext, a matrix", divided, ours=True))
         if case.polars is not None:
             contestants.append(same("Polars", lambda: _polars(case, paths)))
         slow = []
         if case.spark is not None:
             own = "Spark" if case.spark == case.query else "Spark, bins and explode"
-            (slow if case.slow_spark else contestants).append(same(own, lambda: asked(str(case.spark), "off")))
+            (slow if case.slow_spark else contestants).append(same(own, partial(views.row, case.spark, mode="off")))
         _compete(bench, spark, contestants, slow, spark.read.parquet(str(paths[case.probe])).count())
 
 
@@ -230,18 +219,11 @@ def _run_asof(trade_rows: int, quote_rows: int, bench: Bench, with_spark: bool) 
         " ASOF LEFT JOIN quotes ON symbol = name AND traded >= quoted"
     )
     with spark_session(bench.threads, configure) as spark:
-
-        def joined(mode: str, cold: bool = False) -> DataFrame:
-            for path in paths.values() if cold else ():
-                make_look_changed(path)
-            spark.conf.set("spark.sparkext.mode", mode)
-            trades, quotes = (spark.read.parquet(str(paths[name])) for name in ("trades", "quotes"))
-            trades.createOrReplaceTempView("trades")
-            quotes.createOrReplaceTempView("quotes")
-            return spark.sql(
-                "SELECT count(bid), sum(size), sum(bid) FROM trades"
-                " LEFT ASOF JOIN quotes MATCH_CONDITION (traded >= quoted) ON symbol = name"
-            )
+        sparks = (
+            "SELECT count(bid), sum(size), sum(bid) FROM trades"
+            " LEFT ASOF JOIN quotes MATCH_CONDITION (traded >= quoted) ON symbol = name"
+        )
+        views = Views.of_files(spark, paths)
 
         def transformed() -> object:
             spark.conf.set("spark.sparkext.mode", "off")  # the transform runs as it does without the extension
@@ -249,20 +231,23 @@ def _run_asof(trade_rows: int, quote_rows: int, bench: Bench, with_spark: bool) 
             out = trades.transform(asof_join(quotes, on=("traded", "quoted"), by=[("symbol", "name")]))
             return tuple(out.selectExpr("count(bid)", "sum(size)", "sum(bid)").collect()[0])
 
-        def asked(mode: str, cold: bool = False) -> object:
-            return tuple(joined(mode, cold).collect()[0])
-
-        asked("auto")
-        assert_pipelined(joined("auto"))
         contestants = [
-            same("sparkext, cold", lambda: asked("auto", cold=True), ours=True),
-            same("sparkext, index cached", lambda: asked("auto"), ours=True),
+            *_cold_and_cached(views, sparks),
             same("sparkext, mapInArrow", transformed, ours=True),
             same("DuckDB", duckdb(query, paths, bench.threads)),
             same("Polars", lambda: _polars_asof(paths)),
         ]
-        slow = [same("Spark, sort-merge as-of", lambda: asked("off"))] if with_spark else []
+        slow = [same("Spark, sort-merge as-of", partial(views.row, sparks, mode="off"))] if with_spark else []
         _compete(bench, spark, contestants, slow, spark.read.parquet(str(paths["trades"])).count())
+
+
+def _cold_and_cached(views: Views, query: str) -> list[Contestant]:
+    """Return this package's plan of a query in auto mode, without and with the index of the last run."""
+    views.assert_pipelined(query, mode="auto")
+    return [
+        same("sparkext, cold", partial(views.row, query, cold=True, mode="auto"), ours=True),
+        same("sparkext, index cached", partial(views.row, query, mode="auto"), ours=True),
+    ]
 
 
 def _compete(

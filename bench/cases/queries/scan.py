@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -12,9 +11,10 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from bench.cases.queries.end_to_end import HINTS, Joins, Workload, read_tables, spark_joins, to_noop, workloads
+from bench.cases.queries import tpch
+from bench.cases.queries.end_to_end import Joins, Workload, read_tables, spark_joins, to_noop, workloads
 from bench.engines.spark_session import make_look_changed, spark_session
-from bench.harness import Bench, Case, Contestant, measure, report, step, verify
+from bench.harness import Bench, Case, Contestant, measure, report, seconds_of, step, verify
 from bench.report.text_table import text_table
 
 if TYPE_CHECKING:
@@ -75,10 +75,8 @@ def _write(frame: DataFrame, folder: str) -> None:
 
 def _run(workload: Workload, bench: Bench) -> None:
     from sparkext import configure
-    from sparkext.cli.tpch import ensure_tables
 
-    joins = workload.joins
-    folder = ensure_tables(bench.scale_factor, bench.data)
+    joins, paths = workload.joins, tpch.tables(bench)
     with spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark:
 
         def plan(hint: str | None) -> DataFrame:
@@ -87,18 +85,14 @@ def _run(workload: Workload, bench: Bench) -> None:
         def pipelined(cold: bool) -> DataFrame:
             if cold:
                 for name, _, _ in joins:
-                    make_look_changed(folder / f"{name}.parquet")
+                    make_look_changed(paths[name])
             return plan("pipelined_join")
-
-        def contestant(name: str, frame: Callable[[], DataFrame], ours: bool = False, group: str = "") -> Contestant:
-            return Contestant(name, lambda: workload.sink(frame()), lambda: workload.answer(frame()), ours, group)
 
         _assert_fused(pipelined(cold=False), len(joins))
         contestants = [
-            contestant(COLD, lambda: pipelined(cold=True), ours=True),
-            contestant(CACHED, lambda: pipelined(cold=False), ours=True),
-            contestant("Spark, default plan", lambda: plan(None)),
-            *(contestant(f"Spark, {hint} hints", partial(plan, hint), group="hinted") for hint in HINTS),
+            workload.contestant(COLD, lambda: pipelined(cold=True), ours=True),
+            workload.contestant(CACHED, lambda: pipelined(cold=False), ours=True),
+            *workload.sparks(plan),
         ]
         if workload.sink is to_noop:
             width = len(plan(None).columns)
@@ -151,14 +145,11 @@ def _in_new_session(bench: Bench, columns: Mapping[str, Sequence[str]], joins: J
     """Start Spark; return the seconds of its first query, and of the fastest of the next five."""
     from sparkext import configure
 
-    def seconds() -> float:
-        started = time.perf_counter()
+    def run() -> None:
         to_noop(spark_joins(read_tables(bench, spark, columns, joins), joins, hint))
-        return time.perf_counter() - started
 
     with spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark:
-        first = seconds()
-        return first, min(seconds() for _ in range(5))
+        return seconds_of(run), min(seconds_of(run) for _ in range(5))
 
 
 def _assert_fused(frame: DataFrame, joins: int) -> None:
