@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.harness import Bench, WrongAnswerError
+from bench.harness import Bench, WrongAnswerError, seconds_of
 
 
-def seconds_of(job: Callable[[], object], expected: object) -> float:
+def seconds_of_job(job: Callable[[], object], expected: object) -> float:
     """Run a job; return its seconds.
 
     Raises
@@ -19,11 +18,10 @@ def seconds_of(job: Callable[[], object], expected: object) -> float:
     WrongAnswerError
         Its answer is not `expected`.
     """
-    began = time.perf_counter()
-    found = job()
-    seconds = time.perf_counter() - began
-    if found != expected:
-        raise WrongAnswerError(f"{found}, and not {expected}")
+    found: list[object] = []
+    seconds = seconds_of(lambda: found.append(job()))
+    if found != [expected]:
+        raise WrongAnswerError(f"{found[0]}, and not {expected}")
     return seconds
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,10 +25,22 @@ from bench.cases.streams.trading import (
     stateful_orders,
 )
 from bench.engines.spark_session import CROSSING, spark_session
-from bench.harness import Bench, Case, Contestant, Timing, WrongAnswerError, measure, record, same, step, verify
+from bench.harness import (
+    Bench,
+    Case,
+    Contestant,
+    Timing,
+    WrongAnswerError,
+    measure,
+    record,
+    same,
+    seconds_of,
+    step,
+    verify,
+)
 from bench.report.fit import power_law
 from bench.report.text_table import text_table
-from bench.starts import Started, seconds_of
+from bench.starts import Started, seconds_of_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -196,9 +207,9 @@ def _stateful_timings(
     def seconds(part: TradingRows) -> float:
         frames = read_streams(spark, part.write_streams(bench.folder("cql") / "trading-part"))
         with step(f"transformWithState, {len(part):,} rows"):
-            return seconds_of(partial(_collected, stateful_orders, frames), part.orders())
+            return seconds_of_job(partial(_collected, stateful_orders, frames), part.orders())
 
-    starts = [seconds_of(partial(_collected, stateful_orders, start), []) for _ in range(1 if bench.tiny else 2)]
+    starts = [seconds_of_job(partial(_collected, stateful_orders, start), []) for _ in range(1 if bench.tiny else 2)]
     part = rows.first(len(rows) // 100)
     taken = seconds(part)
     if not bench.tiny:
@@ -382,8 +393,8 @@ def _run_keys(bench: Bench) -> None:
         rows = spark.read.parquet(str(folder / "asked.parquet"))
         granted = spark.read.parquet(str(folder / "granted.parquet"))
         for _ in range(1 if bench.tiny else 1 + bench.runs):
-            seconds.whole.append(seconds_of(partial(_quotas, rows, granted), expected))
-            seconds.start.append(seconds_of(partial(_quotas, rows.where("false"), granted), (0, None)))
+            seconds.whole.append(seconds_of_job(partial(_quotas, rows, granted), expected))
+            seconds.start.append(seconds_of_job(partial(_quotas, rows.where("false"), granted), (0, None)))
     rates = seconds.rates(asks)
     seconds.record(bench, "sparkext", asks)
     print(text_table(("rows a second", "without the start"), [tuple(f"{rate:,.0f}" for rate in rates)]))
@@ -424,7 +435,7 @@ def _run_growth(bench: Bench) -> None:
             work = run(bench, size)
             work()
             with step(f"{what}: {size:,}"):
-                taken = [_taken(work) for _ in range(1 if bench.tiny else 3)]
+                taken = [seconds_of(work) for _ in range(1 if bench.tiny else 3)]
             timed = {"rows": size, "size": size, "of": what, "seconds": taken}
             bench.record(part=f"{what}: {size:,}", contestant="sparkext", ours=True, **timed)
             seconds.append(min(taken))
@@ -434,12 +445,6 @@ def _run_growth(bench: Bench) -> None:
         )
     print(text_table(("", "", "seconds", "exponent"), rows))
     print(NOTES_GROWTH)
-
-
-def _taken(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 def _level(count: int, queries: int, window: int) -> Callable[[], object]:

@@ -7,11 +7,9 @@ it.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
-import venv
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -35,14 +33,15 @@ from bench.cases.streams.trading import (
     read_streams,
     require_busy,
 )
+from bench.engines import environments
 from bench.engines.spark_session import CROSSING, spark_session
 from bench.harness import Bench, Case, WrongAnswerError, step
 from bench.report.text_table import text_table
-from bench.starts import Started, seconds_of
+from bench.starts import Started, seconds_of_job
 
 VERSION = "2.3.0"
 HOME = Path(__file__).parents[3] / ".data" / "flink"
-_PYTHON = HOME / "bin" / "python"
+_PYTHON = environments.python_of(HOME)
 _JOB = Path(__file__).with_name("flink_job.py")
 _TRADING, _ORDERING = (Path(__file__).with_name(f"{name}.java") for name in ("Trading", "Ordering"))
 
@@ -82,12 +81,6 @@ def cases() -> list[Case]:
     ]
 
 
-def install() -> None:
-    """Create the environment."""
-    venv.create(HOME, with_pip=True)
-    subprocess.run([str(_PYTHON), "-m", "pip", "install", "--quiet", f"apache-flink=={VERSION}"], check=True)
-
-
 def _is_there() -> bool:
     """Return whether the environment exists; if not, print how to create it."""
     if not _PYTHON.exists():
@@ -111,7 +104,6 @@ def _run(bench: Bench) -> None:
                 bench.record(contestant=name, state=feed.state, rows=feed.rows, rows_per_second=rate, **raw[name])
                 rows.append((name, f"{feed.state:,}", f"{rate:,.0f}", f"{ours / rate:.1f}"))
     print(text_table(("", "rows of state", "rows a second", "sparkext's, in these"), rows))
-    print(NOTES)
 
 
 def _flinks_seconds_of_join(bench: Bench, feed: Feed, expected: tuple[int, ...]) -> list[float]:
@@ -175,7 +167,7 @@ def _seconds_of_jobs(jobs: Sequence[Callable[[], Orders]], orders: Orders, runs:
     seconds = Started()
     for _ in range(runs):
         for taken, job, expected in zip((seconds.start, seconds.whole), jobs, (Orders(), orders), strict=True):
-            taken.append(seconds_of(job, expected))
+            taken.append(seconds_of_job(job, expected))
     return seconds
 
 
@@ -262,8 +254,5 @@ def _run_java(
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--install", action="store_true", required=True)
-    parser.parse_args()
-    install()
-    sys.exit(0)
+    install = partial(environments.create, HOME, f"apache-flink=={VERSION}")
+    sys.exit(environments.main(__doc__, install, f"{HOME} is ready: python -m bench flink"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -157,8 +157,23 @@ class Played:
         return sorted(self.milliseconds)[min(len(self.milliseconds) - 1, math.floor(share * len(self.milliseconds)))]
 
 
-def play(spark: SparkSession, out: DataFrame, skipped: int = LOADS + _SKIPPED) -> Played:
-    """Run a query over all existing files. The times of the first `skipped` batches are left out."""
+def run_stream(out: DataFrame, add: Callable[[DataFrame, int], object]) -> list[Any]:
+    """Run a query over all existing files, with `add` called for every batch; return Spark's progress reports."""
+    with TemporaryDirectory() as checkpoint:
+        query = out.writeStream.option("checkpointLocation", checkpoint).foreachBatch(add).start()
+        query.processAllAvailable()
+        progress = list(query.recentProgress)
+        query.stop()
+    return progress
+
+
+def milliseconds_of(progress: Iterable[Any]) -> list[float]:
+    """Return the milliseconds of each batch that had rows."""
+    return [batch.durationMs["triggerExecution"] for batch in progress if batch.numInputRows]
+
+
+def play(out: DataFrame) -> Played:
+    """Run a query over all existing files. The times of the first batches are left out."""
     from pyspark.sql import functions as F
 
     played = Played()
@@ -167,15 +182,11 @@ def play(spark: SparkSession, out: DataFrame, skipped: int = LOADS + _SKIPPED) -
         [found] = frame.agg(F.count("*"), F.sum("id"), F.sum("rid")).collect()
         played.answer = tuple(one + (other or 0) for one, other in zip(played.answer, found, strict=True))
 
-    with TemporaryDirectory() as checkpoint:
-        query = out.writeStream.option("checkpointLocation", checkpoint).foreachBatch(add).start()
-        query.processAllAvailable()
-        for progress in query.recentProgress[skipped:]:
-            if progress.numInputRows:
-                played.milliseconds.append(progress.durationMs["triggerExecution"])
-                played.rows.append(progress.numInputRows)
-        played.report = read_stream_report(query.recentProgress)
-        query.stop()
+    progress = run_stream(out, add)
+    counted = progress[LOADS + _SKIPPED :]
+    played.milliseconds = milliseconds_of(counted)
+    played.rows = [batch.numInputRows for batch in counted if batch.numInputRows]
+    played.report = read_stream_report(progress)
     return played
 
 
@@ -188,7 +199,7 @@ def checked(spark: SparkSession, name: str, feed: Feed, join: Join, expected: Se
         The answer is not `expected`.
     """
     with step(f"{name}, {feed.state:,} rows of state, batches of {feed.rows:,}"):
-        played = play(spark, join(*feed.streams(spark)))
+        played = play(join(*feed.streams(spark)))
     if expected is not None and played.answer != tuple(expected):
         raise WrongAnswerError(f"{name} gives {played.answer}, a join of all rows {tuple(expected)}")
     return played
@@ -258,7 +269,6 @@ def _throughput(
                     played = checked(spark, name, feed, join, expected)
                     rows.append(_told(bench, name, feed, played))
     print(text_table(("", "rows of state", "rows a batch", "rows a second", "batch, ms"), rows))
-    print(NOTES)
 
 
 def _told(bench: Bench, name: str, feed: Feed, played: Played) -> tuple[str, ...]:
@@ -288,7 +298,6 @@ def _run_latency(bench: Bench) -> None:
                 _told(bench, name, feed, played)
                 rows.append((name, *(f"{played.percentile(share):,.0f}" for share in (0.5, 0.9, 0.99))))
     print(text_table(("", "p50, ms", "p90", "p99"), rows))
-    print(NOTES)
 
 
 def _run_growth(bench: Bench) -> None:
@@ -303,7 +312,6 @@ def _run_growth(bench: Bench) -> None:
     law = power_law(_GROWTH, medians)
     bench.record(contestant="sparkext", of="state", exponent=law.exponent, standard_error=law.error)
     print(f"The time of a batch grows with the state to the power of {law}.")
-    print(NOTES)
 
 
 def _run_skew(bench: Bench) -> None:
@@ -314,4 +322,3 @@ def _run_skew(bench: Bench) -> None:
                 played = checked(spark, f"z = {zipf}", feed, our_ranges, expected_of(spark, feed, RANGES))
                 rows.append((f"z = {zipf}", *_told(bench, "sparkext", feed, played)[1:], f"{played.answer[0]:,}"))
     print(text_table(("", "rows of state", "rows a batch", "rows a second", "batch, ms", "pairs"), rows))
-    print(NOTES)

@@ -172,7 +172,6 @@ def _run_planners(bench: Bench) -> None:
     header = ("", "units at", *(f"{total / 1e6:g} M rows" for total in _SHOWN), "moved, M", "planning, ms")
     print(text_table(header, rows, left=2))
     print(f"A plan of 1,000 units: {_thousand_units():.2f} ms, the median of 21.")
-    print(NOTES)
 
 
 def _run_streams(bench: Bench) -> None:

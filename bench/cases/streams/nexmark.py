@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from bench.cases.streams.joins import deliver, streaming_session
+from bench.cases.streams.joins import deliver, milliseconds_of, run_stream, streaming_session
 from bench.data.nexmark_events import events
 from bench.harness import Bench, Case, WrongAnswerError, step
 from bench.report.text_table import text_table
@@ -54,7 +55,7 @@ class Query:
 def cases() -> list[Case]:
     """Return one case for each query."""
     return [
-        Case(f"nexmark.{name}", query.title, lambda bench, name=name: _run(bench, name), scaled=False, named=True)
+        Case(f"nexmark.{name}", query.title, partial(_run, name), scaled=False, named=True)
         for name, query in QUERIES.items()
     ]
 
@@ -125,7 +126,7 @@ def sparks(left: DataFrame, right: DataFrame, on: list[Any]) -> DataFrame:
     return left.join(right, F.expr(" and ".join(terms)))
 
 
-def _run(bench: Bench, name: str) -> None:
+def _run(name: str, bench: Bench) -> None:
     query, rows = QUERIES[name], []
     with streaming_session(bench) as spark, _written(bench) as folder:
         expected = query.together(_gathered(query, sparks(*query.sides(_tables(spark, folder)), query.on)))
@@ -140,7 +141,6 @@ def _run(bench: Bench, name: str) -> None:
             seconds = sum(batches)
             rows.append((contestant, f"{seconds:.1f}", f"{_read(bench) / seconds:,.0f}", f"{expected.num_rows:,}"))
     print(text_table(("", "seconds", "events a second", "rows"), rows))
-    print(NOTES)
 
 
 def _read(bench: Bench) -> int:
@@ -176,14 +176,9 @@ def _play(
 ) -> tuple[list[float], pa.Table]:
     """Run a query over all events; return the seconds of each batch except the first, and all result rows."""
     found: list[pa.Table] = []
-    with TemporaryDirectory() as checkpoint:
-        out = join(*query.sides(_streams(spark, folder)), query.on)
-        writer = out.writeStream.option("checkpointLocation", checkpoint)
-        running = writer.foreachBatch(lambda frame, batch: found.append(_gathered(query, frame))).start()
-        running.processAllAvailable()
-        batches = [progress for progress in running.recentProgress if progress.numInputRows]
-        running.stop()
-    return [batch.durationMs["triggerExecution"] / 1000 for batch in batches[1:]], pa.concat_tables(found)
+    out = join(*query.sides(_streams(spark, folder)), query.on)
+    progress = run_stream(out, lambda frame, batch: found.append(_gathered(query, frame)))
+    return [milliseconds / 1000 for milliseconds in milliseconds_of(progress)[1:]], pa.concat_tables(found)
 
 
 def _gathered(query: Query, frame: DataFrame) -> pa.Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from bench.cases.streams.joins import deliver, streaming_session
+from bench.cases.streams.joins import deliver, milliseconds_of, run_stream, streaming_session
 from bench.cases.streams.psort import Assignment, Members, assign_basic, assign_optimised
-from bench.harness import Bench, Case, Contestant, WrongAnswerError, measure, record, step, verify
+from bench.harness import Bench, Case, Contestant, WrongAnswerError, measure, record, seconds_of, step, verify
 from bench.report.text_table import text_table
 
 if TYPE_CHECKING:
@@ -283,12 +282,7 @@ def _of_function(bench: Bench) -> float:
 
 def _seconds(run: Callable[[], object]) -> float:
     """Return the median seconds of four runs, after a warm-up."""
-    taken = []
-    for _ in range(5):
-        began = time.perf_counter()
-        run()
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken[1:])
+    return statistics.median([seconds_of(run) for _ in range(5)][1:])
 
 
 # --- streams ---
@@ -360,7 +354,7 @@ def _told_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch([[rows], [total], [wrong]], names=["rows", "total", "wrong"])
 
 
-def _play(spark: SparkSession, out: DataFrame, each: Callable[[DataFrame], DataFrame] = lambda frame: frame) -> Played:
+def _play(out: DataFrame, each: Callable[[DataFrame], DataFrame] = lambda frame: frame) -> Played:
     """Run a query over all existing files; `each` transforms every batch."""
     from sparkext.reports.stream_report import read_stream_report
 
@@ -372,25 +366,10 @@ def _play(spark: SparkSession, out: DataFrame, each: Callable[[DataFrame], DataF
         played.total += sum(row.total for row in told)
         played.out_of_order += sum(row.wrong for row in told)
 
-    progress = _run_query(out, add)
-    played.milliseconds = _milliseconds(progress)
+    progress = run_stream(out, add)
+    played.milliseconds = milliseconds_of(progress)
     played.report = read_stream_report(progress)
     return played
-
-
-def _run_query(out: DataFrame, add: Callable[[DataFrame, int], None]) -> Any:
-    """Run a query over all existing files; return Spark's progress reports."""
-    with TemporaryDirectory() as checkpoint:
-        query = out.writeStream.option("checkpointLocation", checkpoint).foreachBatch(add).start()
-        query.processAllAvailable()
-        progress = query.recentProgress
-        query.stop()
-    return progress
-
-
-def _milliseconds(progress: Any) -> list[float]:
-    """Return the milliseconds of each batch that had rows."""
-    return [batch.durationMs["triggerExecution"] for batch in progress if batch.numInputRows]
 
 
 def ordered_alone(spark: SparkSession, folder: Path, **options: Any) -> Played:
@@ -398,14 +377,14 @@ def ordered_alone(spark: SparkSession, folder: Path, **options: Any) -> Played:
     from sparkext.streams import ordered
 
     out = ordered(_stream(spark, folder), time="ts", order_key="device", operator_key="sensor", name="o", **options)
-    return _checked(_play(spark, out), folder, waits=True)
+    return _checked(_play(out), folder, waits=True)
 
 
 def _sorted(spark: SparkSession, folder: Path, partitions: int) -> Played:
     def each(frame: DataFrame) -> DataFrame:
         return frame.repartition(partitions, "device").sortWithinPartitions("ts")
 
-    return _checked(_play(spark, _stream(spark, folder), each), folder, waits=False)
+    return _checked(_play(_stream(spark, folder), each), folder, waits=False)
 
 
 def _checked(played: Played, folder: Path, waits: bool) -> Played:
@@ -446,7 +425,6 @@ def _run_alone(bench: Bench) -> None:
             rows.append((name, f"{rate:,.0f}", f"{played.median:,.0f}"))
             bench.record(part="one core", contestant=name, rows_per_second=rate, batch_ms=played.milliseconds)
     print(text_table(("", "rows a second", "batch, ms"), rows))
-    print(NOTES)
 
 
 def _run_skew(bench: Bench) -> None:
@@ -464,7 +442,6 @@ def _run_skew(bench: Bench) -> None:
                         part=f"{share:.0%}", contestant=name, rows_per_second=rate, batch_ms=played.milliseconds
                     )
     print(text_table(("", "of one device", "rows a second", "batch, ms", "merged rows"), rows))
-    print(NOTES)
 
 
 NOTES_LATENCY = """\
@@ -521,7 +498,7 @@ def _lags(spark: SparkSession, folder: Path) -> tuple[dict[str, dict[int, int]],
                 late[name][number - since] = late[name].get(number - since, 0) + row.rows
 
     out = ordered(_stream(spark, folder), time="ts", order_key="device", operator_key="sensor", name="o")
-    return late, _milliseconds(_run_query(out, add)), waiting.tolist()
+    return late, milliseconds_of(run_stream(out, add)), waiting.tolist()
 
 
 def _run_redraw(bench: Bench) -> None:
@@ -584,6 +561,6 @@ def _with_timers(spark: SparkSession, folder: Path) -> Played:
     out = (
         _stream(spark, folder).groupBy("device").transformWithStateInPandas(Ordering(), _SCHEMA, "Append", "EventTime")
     )
-    played = _play(spark, out)
+    played = _play(out)
     played.out_of_order = 0  # each device is in order, and devices follow one after the other
     return _checked(played, folder, waits=True)
