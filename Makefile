@@ -97,7 +97,8 @@ bench-lakes: java $(VENV)/.has-dev
 	$(BIN)/nox -s bench-lakes
 
 study: $(VENV)/.has-bench
-	$(BIN)/python -m bench.cases.memory.study --out bench/results/study.jsonl
+	rm -f bench/results/study.jsonl
+	$(BIN)/python -m bench study --json bench/results/study.jsonl
 	$(BIN)/python -m bench report
 
 notebook: java $(VENV)/.has-dev

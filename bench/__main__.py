@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from bench.control_groups import NoControlGroupsError
 from bench.harness import Bench, Case, WrongAnswerError
 from bench.quick import JVM, QUICK, SCALE_FACTOR
 from bench.report.facts import facts, header
@@ -42,7 +43,10 @@ SUITES = {
     "scaling": "kernels.scaling",
     "memory": "memory.indexes",
     "controller": "memory.controller",
+    "study": "memory.study",
     "survival": "memory.survival",
+    "limits": "memory.limits",
+    "soak": "memory.soak",
     "comet": "queries.comet",
     "lakes": "queries.lakes",
     "buckets": "queries.buckets",
@@ -181,6 +185,8 @@ def _run_here(benches: Sequence[Bench]) -> int:
         os.sched_setaffinity(0, cores[: bench.threads])
         try:
             case.run(bench)
+        except NoControlGroupsError as problem:
+            print(f"skipped: {problem}", flush=True)
         except (WrongAnswerError, SparkExtError) as error:
             print(f"FAILED: {error}", flush=True)
             failed = 1

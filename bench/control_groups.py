@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _V1 = Path("/sys/fs/cgroup/memory")
@@ -55,33 +55,49 @@ def run_limited(
     NoControlGroupsError
     """
     with control_group(limit) as group:
-        started = time.perf_counter()
-        process = subprocess.Popen(
-            # The shell joins the group, then replaces itself by the command.
-            ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group.processes), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=None if environment is None else {**os.environ, **environment},
-            start_new_session=True,
+        found = run_watched(
+            group.joined_by(command), timeout, environment, lambda _: meanwhile and meanwhile(group), group.kill
         )
-        ending = ""
+        killed = found.ending == "failed" and group.kills() > 0
+        return replace(found, ending="killed" if killed else found.ending, peak=group.peak(), swap=group.swap())
+
+
+def run_watched(
+    command: Sequence[str],
+    timeout: float,
+    environment: Mapping[str, str] | None,
+    meanwhile: Callable[[subprocess.Popen[str]], object],
+    kill: Callable[[], None] | None = None,
+) -> Outcome:
+    """Run a command, and return how it ended: `finished`, `failed` or `too slow`, without its memory.
+
+    `meanwhile` is called about every 0.05 s while the command runs; `kill` ends a command that is too slow.
+    """
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(environment or {})},
+        start_new_session=True,
+    )
+    ending = ""
+    try:
         while True:
             try:
                 output, errors = process.communicate(timeout=0.05)
                 break
             except subprocess.TimeoutExpired:
-                if meanwhile is not None:
-                    meanwhile(group)
+                meanwhile(process)
                 if time.perf_counter() - started > timeout:
                     ending = "too slow"
-                    group.kill()
-        seconds = time.perf_counter() - started
-        if not ending:
-            killed = group.kills() > 0
-            ending = "killed" if killed and process.returncode else "finished" if process.returncode == 0 else "failed"
-        return Outcome(ending, seconds, group.peak(), group.swap(), output, errors)
+                    (kill or process.kill)()
+    finally:
+        process.kill()
+    ending = ending or ("failed" if process.returncode else "finished")
+    return Outcome(ending, time.perf_counter() - started, 0, 0, output, errors)
 
 
 @dataclass(frozen=True)
@@ -95,6 +111,10 @@ class ControlGroup:
     def processes(self) -> Path:
         """The file that lists its processes."""
         return self.folder / "cgroup.procs"
+
+    def joined_by(self, command: Sequence[str]) -> list[str]:
+        """Return the command as one that runs in the group: a shell joins it, then replaces itself by the command."""
+        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.processes), *command]
 
     def limit(self, size: int | None) -> None:
         """Set the limit of memory and swap together, also while processes run."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.cases.memory.study_worker import expected, prepare
+from bench.cases.memory.study_worker import command, expected, prepare
 from bench.control_groups import ControlGroup, NoControlGroupsError, Outcome, control_group, python, run_limited
 from sparkext.kernels.runtime.jit import JIT_ENABLED
 
@@ -47,8 +47,7 @@ def joined(
 ) -> Outcome:
     given = {"delivery": delivery, "threads": "cooperative", "cores": 1, "fan_out": FAN_OUT}
     given |= {"build_rows": BUILD_ROWS, "probe_rows": probe_rows}
-    command = python("-m", "bench.cases.memory.study_worker", "run", str(folder), json.dumps(given))
-    outcome = run_limited(command, limit, 120, meanwhile=meanwhile)
+    outcome = run_limited(command("run", folder, given), limit, 120, meanwhile=meanwhile)
     if outcome.ending == "finished":
         answer = json.loads(outcome.output)
         assert (answer["rows"], answer["total"]) == expected(given)
@@ -91,8 +90,7 @@ def test_budgets_follow_memory_that_another_process_takes_and_returns(folder: Pa
 
     def disturb(group: ControlGroup) -> None:
         if not hogs and group.usage() > 150 * MIB:
-            hog = python("-c", HOG, str(550 * MIB))
-            hogs.append(subprocess.Popen(["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group.processes), *hog]))
+            hogs.append(subprocess.Popen(group.joined_by(python("-c", HOG, str(550 * MIB)))))
         elif hogs and not grabbed and group.usage() > 700 * MIB:
             grabbed.append(time.monotonic())
         elif grabbed and time.monotonic() > grabbed[0] + 0.3:

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.cases.memory.study_worker import JOINS, RUNNING, expected
-from bench.control_groups import ControlGroup, NoControlGroupsError, python, run_limited
+from bench.cases.memory.study_worker import JOINS, RUNNING, command, expected
+from bench.control_groups import ControlGroup, NoControlGroupsError, python, run_limited, run_watched
 from bench.harness import Bench, WrongAnswerError, step
 from bench.report.text_table import mib, text_table
 
@@ -36,7 +36,6 @@ TIMEOUT = 120
 KEPT = {"MIMALLOC_PURGE_DELAY": "60000"}
 """The process keeps freed memory, as workers do that are forked from the extension's daemon."""
 
-_SAMPLE_SECONDS = 0.02
 _NEIGHBOUR = "import sys, time\nx = bytearray(int(sys.argv[1]))\nx[::4096] = b'x' * len(x[::4096])\ntime.sleep(600)"
 
 Step = tuple[str, Callable[[], bool]]
@@ -96,11 +95,7 @@ def run_group(bench: Bench) -> None:
             script[0].play()
 
         with step("in a control group"), _ended(neighbours):
-            try:
-                outcome = run_limited(_command(Path(folder), given), LIMIT, TIMEOUT, KEPT, meanwhile)
-            except NoControlGroupsError as problem:
-                print(f"skipped: {problem}")
-                return
+            outcome = run_limited(command("run", Path(folder), given), LIMIT, TIMEOUT, KEPT, meanwhile)
         found = {"ending": outcome.ending, "seconds": outcome.seconds, "peak": outcome.peak, "swap": outcome.swap}
         if outcome.ending != "finished" or outcome.swap:
             raise WrongAnswerError(f"{found}: {outcome.errors[-1000:]}")
@@ -113,10 +108,19 @@ def run_address_space(bench: Bench) -> None:
         rate = _prepared(Path(folder))
         given = _configuration(rate, phases=3)
         with step("with a limited address space"):
-            output, script, found = _limited_by_address_space(Path(folder), given)
-        if found["ending"] != "finished":
-            raise WrongAnswerError(f"{found}: {output[-1000:]}")
-        _report(bench, given, json.loads(output), script, found)
+            script: list[Script] = []
+
+            def meanwhile(process: subprocess.Popen[str]) -> None:
+                if not script:
+                    script.append(_address_space_script(process.pid, Path(folder) / RUNNING))
+                with suppress(ProcessLookupError, FileNotFoundError, IndexError):  # the process has just ended
+                    script[0].play()
+
+            outcome = run_watched(command("run", Path(folder), given), TIMEOUT, KEPT, meanwhile)
+        found = {"ending": outcome.ending, "seconds": outcome.seconds}
+        if outcome.ending != "finished":
+            raise WrongAnswerError(f"{found}: {outcome.errors[-1000:]}")
+        _report(bench, given, json.loads(outcome.output), script[0], found)
 
 
 def _prepared(folder: Path) -> float:
@@ -147,13 +151,9 @@ def _configuration(rate: float, phases: int) -> dict[str, Any]:
     return _configured(max(1, round(2 * rate * PHASE_SECONDS * phases / FAN_OUT)))
 
 
-def _command(folder: Path, given: dict[str, Any]) -> list[str]:
-    return python("-m", "bench.cases.memory.study_worker", "run", str(folder), json.dumps(given))
-
-
 def _call(folder: Path, what: str, given: dict[str, Any]) -> str:
-    command = python("-m", "bench.cases.memory.study_worker", what, str(folder), json.dumps(given))
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT).stdout
+    called = command(what, folder, given)
+    return subprocess.run(called, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT).stdout
 
 
 def _group_script(group: ControlGroup, running: Path, neighbours: list[subprocess.Popen[Any]]) -> Script:
@@ -168,9 +168,7 @@ def _group_script(group: ControlGroup, running: Path, neighbours: list[subproces
         return True
 
     def grab() -> bool:
-        taker = python("-c", _NEIGHBOUR, str(GRABBED))
-        command = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group.processes), *taker]
-        neighbours.append(subprocess.Popen(command))
+        neighbours.append(subprocess.Popen(group.joined_by(python("-c", _NEIGHBOUR, str(GRABBED)))))
         return True
 
     def give_back() -> bool:
@@ -195,27 +193,6 @@ def _ended(processes: list[subprocess.Popen[Any]]) -> Iterator[None]:
         for process in processes:
             process.kill()
             process.wait()
-
-
-def _limited_by_address_space(folder: Path, given: dict[str, Any]) -> tuple[str, Script, dict[str, Any]]:
-    started = time.perf_counter()
-    command, environment = _command(folder, given), {**os.environ, **KEPT}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as process:
-        script = _address_space_script(process.pid, folder / RUNNING)
-        with _ended([process]):
-            while True:
-                try:
-                    output, _ = process.communicate(timeout=_SAMPLE_SECONDS)
-                    break
-                except subprocess.TimeoutExpired:
-                    with suppress(ProcessLookupError, FileNotFoundError, IndexError):  # the process has just ended
-                        script.play()
-                    if time.perf_counter() - started > TIMEOUT:
-                        raise
-    ending = "finished" if process.returncode == 0 else f"failed with status {process.returncode}"
-    return output, script, {"ending": ending, "seconds": time.perf_counter() - started}
 
 
 def _address_space_script(process: int, running: Path) -> Script:

@@ -1,29 +1,31 @@
 """The study of delivery modes, which measures the claims of paper 4 (Kawashima & Tatebe).
 
 Each run is a process in its own control group, with a pipeline of three joins as in a Spark worker: delivery mode ×
-fan-out × memory limit, then threads × index size. Answers are compared with calculated values. Results are written to a
-file of JSON lines; `python -m bench report FILE` draws them.
+fan-out × memory limit, then threads × index size. Answers are compared with calculated values. `make study` writes the
+results to a file of its own, and `python -m bench report` draws them.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.cache_misses import NoCountersError, cache_misses
-from bench.cases.memory.study_worker import expected
-from bench.control_groups import NoControlGroupsError, Outcome, python, run_limited
-from bench.harness import step
-from bench.report.facts import facts, header
+from bench.cases.memory.study_worker import command, expected
+from bench.control_groups import NoControlGroupsError, Outcome, run_limited
+from bench.harness import TINY, Bench, Case, WrongAnswerError, step
 
-DELIVERIES = ("adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel")
-PARTS = ("delivery", "threads")
+NOTES = """\
+Measured for each run: how it ends, the peak memory of its control group, its seconds and rows, and the budgets of its
+operators; cache misses, if the system offers counters of the processor. Build sides and their indexes are written
+beforehand, and mapped. Configurations alternate. docs/delivery-study.md describes the set-up."""
+
+MODES = ("adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel")
 FAN_OUTS = (0.1, 1, 10, 1_000, 100_000)
 LIMITS = (None, 1 << 30, 400 << 20)
 OUTPUT_ROWS = 4_000_000
@@ -36,45 +38,37 @@ SMALL_INDEX, LARGE_INDEX = 100_000, 4_000_000
 TIMEOUT = 120
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study; return 1 if an answer was wrong, else 0."""
-    parser = argparse.ArgumentParser(prog="python -m bench.cases.memory.study", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("bench/results/study.jsonl"))
-    parser.add_argument("--runs", type=int, default=3, help="of each configuration; alternating")
-    parser.add_argument("--part", choices=PARTS, help="only this one")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, one run: whether it works")
-    given = parser.parse_args(arguments)
-    found = facts()
-    print(header(found), flush=True)
-    scale = 10 if given.quick else 1
-    configurations = [each for each in _configurations(scale) if given.part in (None, each["part"])]
-    given.out.parent.mkdir(parents=True, exist_ok=True)
+def cases() -> list[Case]:
+    """Return one case for each part of the study."""
+    titles = {
+        "delivery": "delivery modes by matches per row and memory limit",
+        "threads": "cooperative and independent threads by size of the index",
+    }
+    return [
+        Case(f"study.{part}", title, partial(_run, part), scaled=False, named=True) for part, title in titles.items()
+    ]
+
+
+def _run(part: str, bench: Bench) -> None:
+    configurations = [each for each in _configurations(bench) if each["part"] == part]
     wrong = 0
-    with tempfile.TemporaryDirectory() as folder, given.out.open("w") as results:
-        results.write(json.dumps({"facts": found, "cache_misses": _counted()}) + "\n")
+    with tempfile.TemporaryDirectory() as folder:
         _prepare(Path(folder), configurations)
-        for number in range(1 if given.quick else given.runs):
+        for number in range(bench.runs):
             for configuration in configurations:
                 result = _measured(Path(folder), configuration)
                 wrong += result["outcome"] == "wrong answer"
-                results.write(json.dumps({**configuration, "run": number, **result}) + "\n")
-                results.flush()
-    return 1 if wrong else 0
+                bench.record(**configuration, run=number, **result)
+    if wrong:
+        raise WrongAnswerError(f"{wrong} runs gave wrong answers")
 
 
-def _counted() -> str:
-    try:
-        cache_misses()
-    except NoCountersError as reason:
-        return f"not counted: {reason}"
-    return "counted"
-
-
-def _configurations(scale: int) -> Iterator[dict[str, Any]]:
-    for limit, fan_out, delivery in itertools.product(LIMITS, FAN_OUTS, DELIVERIES):
+def _configurations(bench: Bench) -> Iterator[dict[str, Any]]:
+    scale = TINY if bench.tiny else 1
+    for limit, fan_out, delivery in itertools.product(LIMITS[: 1 if bench.tiny else None], FAN_OUTS, MODES):
         yield _configuration("delivery", delivery, fan_out, limit, SMALL_INDEX, "cooperative", 1, scale)
     for build_rows, (threads, cores) in itertools.product(
-        (SMALL_INDEX, LARGE_INDEX), (("cooperative", 1), ("cooperative", 2), ("independent", 2))
+        (SMALL_INDEX, bench.sized(LARGE_INDEX)), (("cooperative", 1), ("cooperative", 2), ("independent", 2))
     ):
         for fan_out in (1, 10):
             yield _configuration("threads", "adaptive", fan_out, None, build_rows, threads, cores, scale)
@@ -83,7 +77,7 @@ def _configurations(scale: int) -> Iterator[dict[str, Any]]:
 def _configuration(
     part: str, delivery: str, fan_out: float, limit: int | None, build_rows: int, threads: str, cores: int, scale: int
 ) -> dict[str, Any]:
-    rows = TUPLES if delivery == "tuple" else OUTPUT_ROWS // scale
+    rows = min(TUPLES, OUTPUT_ROWS // scale) if delivery == "tuple" else OUTPUT_ROWS // scale
     return {
         "part": part,
         "delivery": delivery,
@@ -130,12 +124,7 @@ def _measured(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
 
 
 def _called(folder: Path, what: str, given: dict[str, Any], limit: int | None) -> Outcome:
-    command = python("-m", "bench.cases.memory.study_worker", what, str(folder), json.dumps(given))
-    outcome = run_limited(command, limit, TIMEOUT)
+    outcome = run_limited(command(what, folder, given), limit, TIMEOUT)
     if limit is None and outcome.ending != "finished":
         raise RuntimeError(outcome.errors)
     return outcome
-
-
-if __name__ == "__main__":
-    sys.exit(main())

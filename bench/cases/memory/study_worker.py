@@ -10,16 +10,17 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bench.cache_misses import NoCountersError, cache_misses
+from bench.control_groups import python
+from bench.data.keys import padded, spread
 
 RUNNING = "running"
 """The file that a run creates in its folder when it begins to join, as a signal to other processes."""
@@ -29,14 +30,19 @@ PAYLOAD_BYTES = 100
 BATCH_ROWS = 10_000
 
 
+def command(what: str, folder: Path, given: Mapping[str, Any]) -> list[str]:
+    """Return the command that runs `prepare` or `run` in a process of its own, which prints the result of `run`."""
+    return python("-m", "bench.cases.memory.study_worker", what, str(folder), json.dumps(given))
+
+
 def prepare(folder: Path, rows: int, fan_out: int) -> None:
     """Write the build side of a fan-out: `rows` rows, `fan_out` of them with each key."""
     from sparkext.build_sides.file import write_build_file
 
     ids = np.arange(rows, dtype=np.int64)
-    text = pc.utf8_lpad(pa.array(ids % 1000).cast(pa.string()), width=PAYLOAD_BYTES, padding="x")
+    text = padded(ids % 1000, PAYLOAD_BYTES, "x")
     with (folder / f"build-{rows}-{fan_out}").open("wb") as stream:
-        write_build_file(pa.table({"key": _spread(ids // fan_out), "id": ids, "text": text}), stream)
+        write_build_file(pa.table({"key": spread(ids // fan_out), "id": ids, "text": text}), stream)
 
 
 def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
@@ -119,18 +125,13 @@ def _probe_side(rows: int, build_rows: int, fan_out: float) -> Iterator[pa.Recor
     for start in range(0, rows, BATCH_ROWS):
         ids = np.arange(start, min(start + BATCH_ROWS, rows), dtype=np.int64)
         first = np.where(_matching(ids, fan_out), ids % keys, -1 - ids)
-        columns = [_spread(first), *(_spread(ids * 7919 % build_rows) for _ in range(JOINS - 1))]
+        columns = [spread(first), *(spread(ids * 7919 % build_rows) for _ in range(JOINS - 1))]
         yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=["k0", "k1", "k2"])
 
 
 def _matching(ids: np.ndarray, fan_out: float) -> np.ndarray:
     """Return a mask of the probe rows with a match: all of them, or a tenth if the fan-out is below 1."""
     return ids % 10 == 0 if fan_out < 1 else np.ones(ids.size, dtype=bool)
-
-
-def _spread(keys: np.ndarray) -> np.ndarray:
-    """Spread keys over all 64 bits, so that their index is a hash table."""
-    return (keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,7 @@
-"""`python -m bench.soak` runs hundreds of small queries in one session, and looks for leaked resources.
-
-Queries of all types alternate. After every few queries, garbage is collected in Python and the JVM, and resources are
-counted: memory, file descriptors and mappings of Python workers, descriptors of the JVM, files, broadcasts. The last
-quarter of the samples after the warm-up is compared with the first: steady growth is a leak. A query that fails in a
-worker ends the worker, which would hide its leaks. Such queries run afterwards, in a separate round, which looks for
-leaks outside of workers.
-
-`--theta` runs only theta joins. Each defines its function anew, and every second function captures another number.
-
-Exit status: 0, 1 if a resource has grown by more than its tolerance.
-"""
+"""Hundreds of small queries in one session, with a look for leaked resources."""
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import re
@@ -24,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +21,22 @@ import pyarrow as pa
 
 import sparkext
 from bench.engines.spark_session import spark_session
+from bench.harness import Bench, Case, WrongAnswerError
 from bench.report.text_table import text_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+NOTES = """\
+Queries of all types alternate. After every few queries, garbage is collected in Python and the JVM, and resources are
+counted: memory, file descriptors and mappings of Python workers, descriptors of the JVM, files, broadcasts. The last
+quarter of the samples after the warm-up is compared with the first: steady growth is a leak. A query that fails in a
+worker ends the worker, which would hide its leaks. Such queries run afterwards, in a separate round, which looks for
+leaks outside of workers.
+soak.theta: every second function captures another number. A case fails if a resource has grown by more than its
+tolerance."""
+
+_QUERIES, _WARM_UP = 500, 100
 _EVERY = 25
 _FAILING = 2 * _EVERY
 _SETTLING_SECONDS = 20.0
@@ -94,21 +94,29 @@ _LIVE = {
 Sample = dict[str, float]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the queries of `argv`, report growth, and return the exit status."""
-    arguments = _parser().parse_args(argv)
+def cases() -> list[Case]:
+    """Return the cases: queries of all types, and theta joins alone."""
+    title = f"{_QUERIES} small queries in one session: growth of resources"
+    theta = f"{_QUERIES} theta joins in one session, each with a new function: growth of resources"
+    return [
+        Case("soak.queries", title, partial(_run, False), scaled=False, named=True),
+        Case("soak.theta", theta, partial(_run, True), scaled=False, named=True),
+    ]
+
+
+def _run(theta: bool, bench: Bench) -> None:
+    count = 2 * _EVERY if bench.tiny else _QUERIES
     with tempfile.TemporaryDirectory() as folder:
         local, tables = Path(folder) / "local", Path(folder) / "tables"
         local.mkdir()
         with _session(Path(folder), local) as spark:
             queries = Queries(spark, tables)
             probe = Probe(spark, local)
-            rotation = queries.theta_alone if arguments.theta else queries.rotation
-            samples = _soaked(rotation, queries, probe, arguments.queries)
+            samples = _soaked(queries.theta_alone if theta else queries.rotation, queries, probe, count)
             failing = _soaked(queries.failing_in_workers, queries, probe, _FAILING)
-    grown = report(samples, arguments.warm_up) + report_failing(failing)
-    print("\n" + ("\n".join(f"GROWN: {line}" for line in grown) or "nothing has grown"), flush=True)
-    return 1 if grown else 0
+    grown = report(samples) + report_failing(failing)
+    if grown and not bench.tiny:
+        raise WrongAnswerError("\n".join(f"GROWN: {line}" for line in grown))
 
 
 @contextmanager
@@ -362,13 +370,11 @@ _OUTSIDE: dict[str, Callable[[], int]] = {
 }
 
 
-def report(samples: Sequence[tuple[int, Sample]], warm_up: int) -> list[str]:
+def report(samples: Sequence[tuple[int, Sample]]) -> list[str]:
     """Print all samples; return the growth between the first and the last quarter of the samples after the warm-up."""
     print("\n" + _table(samples), flush=True)
-    settled = [sample for number, sample in samples if number >= warm_up]
+    settled = [sample for number, sample in samples if number >= _WARM_UP] or [samples[-1][1]]
     quarter = max(1, len(settled) // 4)
-    if len(settled) < 2:
-        return [f"no two samples after the warm-up of {warm_up} queries"]
     return list(_grown(settled[:quarter], settled[-quarter:]))
 
 
@@ -391,15 +397,3 @@ def _table(samples: Sequence[tuple[int, Sample]]) -> str:
     header = ["after queries", *(str(number) for number, _ in samples)]
     rows = [[column.name, *(f"{sample[column.name]:,.0f}" for _, sample in samples)] for column in COLUMNS]
     return text_table(header, rows)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench.soak", description=__doc__)
-    parser.add_argument("--queries", type=int, default=500, help="how many (default: 500)")
-    parser.add_argument("--theta", action="store_true", help="theta joins alone, of functions that are defined anew")
-    parser.add_argument("--warm-up", type=int, default=100, help="queries before samples count (default: 100)")
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,33 +1,8 @@
-"""`python -m bench.limits [CASE …]` runs cases too large for tests: more rows and bytes than 32 bits count.
-
-Each case prints a summary, and fails if an answer is not exact. Cases that begin with `spark` or `transform` start
-Spark with 2 GiB of heap; the others are one process. If several cases run, each has its own process. Seconds and memory
-were measured on two cores that were also busy with other work; memory includes all processes and the pages of mapped
-files. Cases with text also need up to 6 GiB of disk:
-
-    pairs             11 s   0.3 GiB  2.2 billion pairs of one key, out of one task
-    rows              23 s   1.1 GiB  2.2 billion rows of Parquet files, into one task
-    build-text        59 s   6.5 GiB  a build side with 2.1 GiB of text in one column, and as its key
-    probe-text        31 s   4.5 GiB  row groups with 2.1 GiB of text: plain, in a dictionary, and after nulls
-    spark-pairs      142 s   0.9 GiB  `pairs` through Spark, with the extension
-    transform-pairs  423 s   0.8 GiB  `pairs` as a transform, without the extension
-    spark-rows       122 s   1.9 GiB  `rows` through Spark, and by Spark's own plan
-    transform-text    84 s   1.5 GiB  2.1 GiB of text from the JVM as the probe side of one task of a transform
-    spark-text       155 s  10.2 GiB  2.1 GiB of text from the JVM and from files, on either side
-
-Exit status: 0, 1 if any case failed.
-"""
+"""The cases of `limits`: each returns a summary, and fails if an answer is not exact."""
 
 from __future__ import annotations
 
-import argparse
-import os
-import subprocess
-import sys
-import tempfile
-import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,35 +41,6 @@ SEVENS = FILES * ((FILE_ROWS - 8) // 1000 + 1)
 GIB = 1 << 30
 TEXT_ROWS = 2_100
 TEXT_BYTES = 1 << 20
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the cases that `argv` names, or all."""
-    parser = argparse.ArgumentParser(prog="bench.limits", description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
-    names = parser.parse_args(argv).cases or list(CASES)
-    unknown = set(names) - set(CASES)
-    if unknown:
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    if len(names) > 1:  # each in its own process, as some load the extension and others must not
-        return max(
-            subprocess.run([sys.executable, "-m", "bench.limits", name], check=False).returncode for name in names
-        )
-    return run(*names)
-
-
-def run(name: str) -> int:
-    """Run a case and print its summary; return 1 if it failed, else 0."""
-    started = time.perf_counter()
-    told = None
-    try:
-        with tempfile.TemporaryDirectory(prefix="sparkext-limits-") as folder:
-            os.environ["TMPDIR"] = tempfile.tempdir = folder  # the folder of cached indexes, too
-            told = CASES[name](Path(folder))
-    except Exception:
-        traceback.print_exc()
-    print(f"{name:<15} {time.perf_counter() - started:6.0f} s  {told or 'FAILED'}", flush=True)
-    return int(told is None)
 
 
 def pairs(folder: Path) -> str:
@@ -365,19 +311,3 @@ def expect(expected: object, *found: object) -> None:
     for each in found:
         if each != expected:
             raise AssertionError(f"expected {str(expected)[:200]}, found {str(each)[:200]}")
-
-
-CASES: dict[str, Callable[[Path], str]] = {
-    "pairs": pairs,
-    "rows": rows,
-    "build-text": build_text,
-    "probe-text": probe_text,
-    "spark-pairs": spark_pairs,
-    "transform-pairs": transform_pairs,
-    "spark-rows": spark_rows,
-    "transform-text": transform_text,
-    "spark-text": spark_text,
-}
-
-if __name__ == "__main__":
-    sys.exit(main())
