@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from tests.worker.test_delivery import ALL, ITEMS, Calls, Recorded, check_last_items, fail, meeting
 from tests.worker.test_pipeline import DEFAULTS, Case, make_table, rows_in_order, settings
 
+from bench.data.workloads import many_to_many
+from bench.engines import in_memory
+from bench.engines.answers import answer_of
 from bench.engines.deliveries import MODES, deliver_independently, deliver_sets, with_fixed_outputs
+from bench.engines.from_files import run_task
 from sparkext.engine import delivery
 from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.operator_budget import ARRAY_BYTES
@@ -101,3 +109,17 @@ def test_every_mode_gives_the_same_rows(name: str, threads: str, cores: int, mon
             assert canonical_rows(got) == expected
         if name == "tuple":
             assert pipeline.metrics.batches_out == len(expected)
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_a_task_over_files_gives_all_rows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # the folder of cached indexes
+    workload = many_to_many(probe_rows=50, build_rows=60, fan_out=3)
+    for table, rows in workload.tables.items():
+        pq.write_table(rows, tmp_path / f"{table}.parquet")
+    empty = replace(workload, tables={table: rows.schema.empty_table() for table, rows in workload.tables.items()})
+    batches = workload.tables["probe"].to_batches()
+    found = list(run_task(batches, empty, tmp_path, MODES[name]))
+    assert sum(batch.num_rows for batch in found) == 150
+    assert (len(found) == 150) == (name == "tuple")
+    assert answer_of(found, workload.schema) == answer_of(in_memory.run(workload, threads=1), workload.schema)
