@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.worker.test_delivery import ALL, ITEMS, Calls, Recorded, check_last_items, fail, meeting
-from tests.worker.test_pipeline import DEFAULTS, Case, make_table, rows_in_order, settings
+from tests.engine.test_delivery import ALL, ITEMS, Calls, Recorded, check_last_items, fail, meeting
+from tests.engine.test_pipeline import DEFAULTS, Case, make_table, rows_in_order, settings
 
 from bench.data.workloads import many_to_many
 from bench.engines import in_memory
