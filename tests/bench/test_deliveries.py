@@ -14,8 +14,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.engine.test_delivery import ALL, ITEMS, Calls, Recorded, check_last_items, fail, meeting
-from tests.engine.test_pipeline import DEFAULTS, Case, make_table, rows_in_order, settings
 
 from bench.data.workloads import many_to_many
 from bench.engines import in_memory
@@ -26,6 +24,8 @@ from sparkext.engine import delivery
 from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.operator_budget import ARRAY_BYTES
 from sparkext.engine.pipeline import Resources
+from tests.engine.test_delivery import ALL, ITEMS, Calls, Recorded, check_last_items, fail, meeting
+from tests.engine.test_pipeline import DEFAULTS, Case, make_table, rows_in_order, settings
 from tests.oracle.pipelines import Reference, Step
 from tests.oracle.rows import canonical_rows
 
