@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -113,10 +113,10 @@ class CachedRows(BuildSource):
         check_memory(rows, size)
 
 
-def evict_other_entries(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe], max_bytes: int) -> None:
-    """Evict entries of this node's cache beyond `max_bytes`, except these indexes of these sources."""
+def evict_other_entries(used: Iterable[tuple[BuildSource, IndexRecipe]], max_bytes: int) -> None:
+    """Evict entries of this node's cache beyond `max_bytes`, except the indexes of these sources."""
     try:
-        entries = {source.entry(recipe) for source, recipe in zip(sources, recipes, strict=True)}
+        entries = {source.entry(recipe) for source, recipe in used}
         if kept := {entry for entry in entries if entry is not None}:
             evict(kept, max_bytes)
     except OSError as error:

@@ -57,8 +57,7 @@ class PipelinePlan:
         first = task_id().partition % max(1, len(requested))
         sides = {number: open_source(side, number) for number, side in requested[first:] + requested[:first]}
         if not all(side.reused for side in sides.values()):
-            used = [(side.source, side.recipe) for _, side in requested]
-            evict_other_entries(*zip(*used, strict=True), settings.index_cache_max_bytes)
+            evict_other_entries(((side.source, side.recipe) for _, side in requested), settings.index_cache_max_bytes)
         return dict(sorted(sides.items()))
 
     def recipes(self, settings: Settings) -> dict[int, IndexRecipe]:

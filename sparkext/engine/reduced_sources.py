@@ -30,7 +30,7 @@ def reduce_sources(
     known = {number: source for number, source in enumerate(sources) if source is not None}
     if settings.debug_join_order == "query":
         return known
-    drops = {number: found for number in known if (found := find_early_drops(spec, number))}
+    drops = {number: early for number in known if (early := find_early_drops(spec, number))}
     # File sizes are read only if they matter: this costs one request per file in an object store.
     concerned = known.keys() & {*drops, *(drop.by for found in drops.values() for drop in found)}
     files = {number: found for number in concerned if (found := known[number].files()) is not None}

@@ -96,7 +96,7 @@ def test_room_is_made_for_the_last_index(folder: Path, tmp_path: Path) -> None:
     source = source_of(tmp_path / "file.parquet", 500, 1)
     for recipe in (HASHED, AS_OF):
         source.open(recipe)
-        evict_other_entries([source], [recipe], 1)
+        evict_other_entries([(source, recipe)], 1)
         assert list(folder.glob(f"*{INDEX_SUFFIX}")) == [source.entry(recipe)]
 
 

@@ -354,7 +354,7 @@ def test_a_disk_without_locks_costs_memory_only(
     source = {"broadcast": write_side, "streams": write_streams, "files": scanned}[kind](tmp_path / "side")
     with pytest.warns(UserWarning, match="in memory"):
         assert_right(source.open(RECIPE))
-    evict_other_entries([source], [RECIPE], 1 << 30)
+    evict_other_entries([(source, RECIPE)], 1 << 30)
 
 
 @pytest.fixture
@@ -399,7 +399,7 @@ def test_a_full_disk(headroom: int, small_disk: Path, tmp_path: Path, monkeypatc
         side = source.open(RECIPE)
     assert side.rows == 8016
     assert [item.suffix for item in (small_disk / "sparkext").iterdir()] == [LOCK_SUFFIX]
-    evict_other_entries([source], [RECIPE], 1 << 30)
+    evict_other_entries([(source, RECIPE)], 1 << 30)
     scarce(monkeypatch, 1 << 21)
     with pytest.raises(BuildSideTooLargeError, match=r"does not fit in memory.*2,097,152 are free.*Select fewer"):
         source.columns()
@@ -475,10 +475,10 @@ def test_what_killed_writers_left_goes_with_the_next_eviction(folder: Path, tmp_
         each.with_name(f"{each.name}.0123456789abcdef.part").write_bytes(b"half")
     (folder / "run.7.part").touch()  # a report
     with locked(busy.with_name(busy.name + LOCK_SUFFIX)):
-        evict_other_entries([source], [RECIPE], 1 << 30)
+        evict_other_entries([(source, RECIPE)], 1 << 30)
     kept = {entry.name, entry.name + LOCK_SUFFIX, busy.name + LOCK_SUFFIX, f"{busy.name}.0123456789abcdef.part"}
     nothing_but(folder, *kept, "run.7.part")
-    evict_other_entries([source], [RECIPE], 1 << 30)
+    evict_other_entries([(source, RECIPE)], 1 << 30)
     nothing_but(folder, entry.name, entry.name + LOCK_SUFFIX, "run.7.part")
 
 
@@ -618,7 +618,7 @@ def test_a_process_that_stands_still_with_a_lock_costs_memory_only(
             assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
             with pytest.warns(UserWarning, match=r"the process that holds a lock has made no progress.*in memory"):
                 assert_right(source.open(RECIPE))
-            evict_other_entries([source], [RECIPE], 1 << 30)
+            evict_other_entries([(source, RECIPE)], 1 << 30)
         finally:
             holder.kill()
     assert_right(source.open(RECIPE))
@@ -632,7 +632,7 @@ def test_everything_is_private(tmp_path: Path, folder: Path) -> None:
         source = scanned(tmp_path / "file.parquet")
         source.open(RECIPE)
         write_side(tmp_path / "side").open(RECIPE)
-        evict_other_entries([source], [RECIPE], 1 << 30)
+        evict_other_entries([(source, RECIPE)], 1 << 30)
         with private_file(folder / "run.1.report") as stream:
             stream.write(b"{}")
     finally:
@@ -676,7 +676,7 @@ def test_what_lies_in_the_way_is_not_used(trap: str, folder: Path, tmp_path: Pat
     source = scanned(tmp_path / "file.parquet")
     with pytest.warns(UserWarning, match=r"cannot be cached on disk.*in memory"):
         assert_right(source.open(RECIPE))
-    evict_other_entries([source], [RECIPE], 1 << 30)
+    evict_other_entries([(source, RECIPE)], 1 << 30)
     assert trap != "link" or list(elsewhere.iterdir()) == []
     assert trap != "another user's" or list(folder.iterdir()) == []
 

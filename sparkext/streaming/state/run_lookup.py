@@ -63,7 +63,7 @@ class RunLookup:
     def evict_indexes(self) -> None:
         """Evict cached indexes beyond the limit of this node."""
         if self._used:
-            evict_other_entries(*zip(*self._used, strict=True), self._settings.index_cache_max_bytes)
+            evict_other_entries(self._used, self._settings.index_cache_max_bytes)
 
     def _stored(self, side: int, run: BatchRun, stored: StoredSide, buckets: range) -> RunRows:
         sources = tuple(self.state.sources(side, run, buckets))
