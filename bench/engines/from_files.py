@@ -13,9 +13,9 @@ from bench.engines.deliveries import Mode
 from bench.engines.in_memory import DEFAULTS, pipeline_spec, thread_resources
 from sparkext.build_sides.index_recipe import derive_index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
-from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.engine.join_pipeline import create_pipeline
 from sparkext.engine.pipeline import Resources
+from sparkext.engine.scanned_files import ScannedFiles
 from sparkext.engine.sources.row_batches import RowBatches
 from sparkext.engine.sources.scanned_splits import ScannedSplits
 from sparkext.memory.register import task_entered
@@ -44,7 +44,7 @@ def run_task(
     """Join batches of the probe side as a task of Spark does, in a delivery mode. Build sides are mapped files."""
     spec = pipeline_spec(workload)
     builds = [
-        ScannedFiles(_scan(workload.tables[name].schema), (_whole(folder, name),), 1 << 40, 1 << 40, 1).open(
+        ScannedFiles(_scan(workload.tables[name].schema), (_whole(folder, name),), 1 << 40, 1).open(
             derive_index_recipe(spec, number, DEFAULTS.debug_hash_mask)
         )
         for number, name in enumerate(join.build for join in workload.joins)

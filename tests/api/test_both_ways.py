@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.transforms.spark_checks import rows_of
 
 from sparkext import asof_join, pipelined_join, theta_join
 from sparkext.errors import InvalidCallError, InvalidQueryError
 from sparkext.streams import cql, ordered, stream_asof_join, stream_join
+from tests.api.spark_checks import rows_of
 
 QUERIES = cql("""
     REGISTER STREAM left (k bigint, v bigint);
