@@ -248,8 +248,8 @@ def test_no_rows_and_one(rows: int) -> None:
     spec, probe = numbers(("inner", 0), ("semi", 0), rows=rows)
     builds = of(spec, range(2), range(2))
     metrics = TaskMetrics(NO_TASK)
-    rows = RowBatches([pa.record_batch(probe, names=["n"])], spec, 10)
-    source, order = order_joins(spec, builds, rows, DEFAULTS, metrics)
+    batches = RowBatches([pa.record_batch(probe, names=["n"])], spec, 10)
+    source, order = order_joins(spec, builds, batches, DEFAULTS, metrics)
     pipeline = create_pipeline(spec, builds, pa.schema([("n", pa.int64())]), DEFAULTS, Resources(lambda: None), metrics)
     assert sum(batch.num_rows for batch in pipeline.run(source)) == rows
     assert order == ()
