@@ -12,7 +12,11 @@ JVM = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerif
 QUICK = (
     "scan.aggregate",
     "ordered.points",
+    "ordered.overlap",
+    "ordered.theta",
     "ordered.asof",
+    "hard.graph",
+    "hard.skew",
     "hard.strings",
     "tpch.queries",
     "tpcds.queries",
@@ -29,5 +33,6 @@ QUICK = (
     "engines.composite",
     "engines.files",
     "scaling.joins",
+    "controller.best-size.clustered",
     "controller.cost.clustered",
 )

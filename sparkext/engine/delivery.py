@@ -17,26 +17,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from sparkext.engine.nodes import Operator, Sink
+from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.kernels.runtime.threads import pool
 from sparkext.rows.row_set import RowSet
 
 T = TypeVar("T")
 
 
-class Stage(Protocol):
-    """An operator, reduced to the methods that delivery calls."""
+@dataclass(frozen=True)
+class Stage:
+    """An operator or the sink of a pipeline, with its budget."""
 
-    def process(self, item: Any) -> Iterator[Any]:
-        """Yield the output of an item."""
-        ...
+    node: Operator | Sink
+    budget: OperatorBudget
+
+    def process(self, rows: RowSet) -> Iterator[Any]:
+        """Yield the output for these rows."""
+        return self.node.process(rows, self.budget)
 
     def finish(self) -> Iterator[Any]:
         """Yield the output that depends on the input as a whole. Called after all of it has been processed."""
-        ...
+        return self.node.finish(self.budget)
 
 
 Delivery = Callable[[Sequence[Stage], Iterable[Any]], Iterator[Any]]

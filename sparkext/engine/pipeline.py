@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
 
 import pyarrow as pa
 
 from sparkext.config import Settings
-from sparkext.engine.delivery import Deliverer, deliver_all, with_threads
+from sparkext.engine.delivery import Deliverer, Stage, deliver_all, with_threads
 from sparkext.engine.nodes import Operator, Sink, Source
 from sparkext.engine.operator_budget import OperatorBudget
 from sparkext.engine.worker_task import count_owned_cores
@@ -31,7 +30,6 @@ from sparkext.memory import freed
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.adaptive.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskMetrics
-from sparkext.rows.row_set import RowSet
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class Pipeline:
         )
         turn = Lock()
         self._stages = [
-            _Stage(node, OperatorBudget(self._controller, number, turn)) for number, node in enumerate(nodes)
+            Stage(node, OperatorBudget(self._controller, number, turn)) for number, node in enumerate(nodes)
         ]
         self.metrics = metrics
         self._order = order
@@ -139,17 +137,3 @@ class Pipeline:
             self.metrics.restore_query_order(self._order)
         self.metrics.elapsed_seconds = time.perf_counter() - started
         self.metrics.started = time.time() - self.metrics.elapsed_seconds
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """An operator or the sink with its budget: a `Stage` of `engine.delivery`."""
-
-    node: Operator | Sink
-    budget: OperatorBudget
-
-    def process(self, rows: RowSet) -> Iterator[Any]:
-        return self.node.process(rows, self.budget)
-
-    def finish(self) -> Iterator[Any]:
-        return self.node.finish(self.budget)
