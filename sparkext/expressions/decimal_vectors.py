@@ -179,7 +179,7 @@ def to_double(given: Vector, scale: int) -> Vector:
     if data.dtype != object and scale <= _MOST_EXACT_POWER and _measure_magnitude(given.bounds) <= _EXACT_DOUBLES:
         return Vector(data.astype(np.float64) / float(10**scale), given.known, given.failed)
     # Python, too, rounds the quotient of two integers only once.
-    return Vector((data.astype(object) / 10**scale).astype(np.float64), given.known, given.failed)
+    return Vector(np.asarray(data.astype(object) / 10**scale, dtype=np.float64), given.known, given.failed)
 
 
 def _compute_with_bounds(

@@ -327,6 +327,14 @@ def test_words_end_where_decimals_go_on() -> None:
                 assert told(values(node, rows), kind_of(kind)) == [evaluate(node, row)]
 
 
+@pytest.mark.parametrize("text", ["0.01", "90071992547409.93", "-123456789012345678.9", "1" * 36 + ".5"])
+def test_a_constant_decimal_becomes_a_double(text: str) -> None:
+    """Above 2**53 digits, Python integers are divided: a single one is no array."""
+    node = call("cast", "float64", literal("decimal(38,2)", text))
+    rows = rows_of(pa.array([1, 2], pa.int64()))
+    assert told(values(node, rows), kind_of("float64")) == [bits(evaluate(node, {}))] * 2
+
+
 def test_the_first_expression_that_fails_is_named() -> None:
     rows = rows_of(pa.array([1, 0, 2, 0], pa.int64()))
     rest = call("%", "int64", literal("int64", "7"), column("int64", 0), checked=True)
