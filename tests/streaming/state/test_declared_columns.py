@@ -125,6 +125,7 @@ def ordered(nullable: bool, splits: bool) -> OrderedRows:
         order_keys=keys[0],
         operator_keys=keys[1],
         key_types=("string", "int64"),
+        user_columns=tuple(schema.names),
         order=order,
         operator=None,
         result_schema=schema,
