@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).parent))  # a command does not look for modul
 
 from docs.tools.support import list_folders
 from sparkext import __version__
-from sparkext.spark.jar import list_supported_minors
+from sparkext.spark.jar import SPARK_MINORS
 
 ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
@@ -105,7 +105,7 @@ def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
 
 
 @nox.session(default=False, python="3.11")
-@nox.parametrize("spark", [nox.param(minor, id=f"spark-{minor}") for minor in sorted(list_supported_minors())])
+@nox.parametrize("spark", [nox.param(minor, id=f"spark-{minor}") for minor in SPARK_MINORS])
 def suites(session: nox.Session, spark: str) -> None:
     """Run whole suites on every Spark that there is a jar for."""
     _install(session, spark, *SUITE_TOOLS)
@@ -150,10 +150,8 @@ def release_check(session: nox.Session) -> None:
         session.error(f"built twice, and not the same: {_digests(DIST)} and {_digests(again)}")
     (built,) = DIST.glob("*.whl")
     jars = {Path(name).stem.rpartition("-")[2] for name in zipfile.ZipFile(built).namelist() if name.endswith(".jar")}
-    if jars != set(list_supported_minors()):
-        session.error(
-            f"the wheel has jars for {sorted(jars)}, and there are shims for {sorted(list_supported_minors())}"
-        )
+    if jars != set(SPARK_MINORS):
+        session.error(f"the wheel has jars for {sorted(jars)}, and there are sources for {SPARK_MINORS}")
     session.install("twine>=6")
     session.run("twine", "check", "--strict", *map(str, DIST.iterdir()))
 
@@ -175,7 +173,7 @@ def _install(session: nox.Session, spark: str, *more: str) -> bool:
     """Install a Spark and this package; return whether there is a jar for it, which then is built."""
     session.install(f"pyspark=={spark}.*", *TOOLS, *more)
     session.install("--no-build-isolation", "--editable", ".")
-    planned = spark in list_supported_minors()
+    planned = spark in SPARK_MINORS
     if planned:
         session.run("python", "-m", "sparkext", "jar", "--build")
     return planned
@@ -191,7 +189,7 @@ def _check_changelog(session: nox.Session) -> None:
 
 def _build(session: nox.Session, folder: Path) -> None:
     """Build wheel and sdist of the last commit, reproducibly, with the packages installed here alone."""
-    reference, *others = sorted(list_supported_minors(), reverse=True)
+    reference, *others = reversed(SPARK_MINORS)
     session.install(f"pyspark=={reference}.*", "setuptools>=77", "build>=1.2")
     pysparks = [_pyspark(session, minor) for minor in others]
     shutil.rmtree(ROOT / "build", ignore_errors=True)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from sparkext._version import __version__
 from sparkext.cli.finding import Finding, Status, format_release, parse_release, run_guarded
 from sparkext.errors import EnvironmentProblemError
-from sparkext.spark.jar import INSTALL_PYSPARK, installed_pyspark, list_supported_minors, locate_jar, read_minor_version
+from sparkext.spark.jar import INSTALL_PYSPARK, SPARK_MINORS, installed_pyspark, locate_jar, read_minor_version
 from sparkext.spark.java import OLDEST_JAVA, require_java
 from sparkext.wording import format_count
 
@@ -102,7 +102,7 @@ def check_pyspark() -> Finding:
     minor = parse_release(version)
     if minor == REFERENCE_PYSPARK:
         return Finding(Status.OK, "pyspark", f"{version}: sparkext is tested with {reference}")
-    if format_release(minor) in list_supported_minors():
+    if format_release(minor) in SPARK_MINORS:
         detail = (
             f"{version}: joins of transforms and of the extension are tested with it, all features with {reference}"
         )
@@ -123,9 +123,9 @@ def check_jar() -> Finding:
     with suppress(EnvironmentProblemError):
         return Finding(Status.OK, "extension jar", f"{locate_jar()}, which sparkext.configure adds to a session")
     detail = f"none for PySpark {minor}: transforms (pipelined_join) work, but Spark itself runs plain joins and SQL"
-    if minor in list_supported_minors():
+    if minor in SPARK_MINORS:
         return Finding(Status.WARN, "extension jar", detail, "python -m sparkext jar --build")
-    return Finding(Status.WARN, "extension jar", detail, f"install PySpark {' or '.join(list_supported_minors())}")
+    return Finding(Status.WARN, "extension jar", detail, f"install PySpark {' or '.join(SPARK_MINORS)}")
 
 
 def check_progress() -> Finding:

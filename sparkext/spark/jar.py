@@ -1,8 +1,9 @@
 """The jar of the session extension: its path for a version of Spark, and its build.
 
-The sources are in `jvm/`: `common/` for all versions, and one small folder per minor version of Spark. The pyspark
-package has everything that the compilation needs: Spark's jars, which include the Scala compiler. Nothing is
-downloaded. This module needs only the standard library, because the build of the package runs it.
+The sources are in `jvm/`: `common/` for all versions, and layers such as `spark-4.1+/` for the internals of Spark that
+differ. A file of a layer is compiled for this version and later ones, up to the next layer with a file of the same
+name. The pyspark package has everything that the compilation needs: Spark's jars, which include the Scala compiler.
+Nothing is downloaded. This module needs only the standard library, because the build of the package runs it.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ from sparkext.spark.java import require_java
 
 _PACKAGE = Path(__file__).parents[1]
 _SOURCES = _PACKAGE / "jvm"
+SPARK_MINORS = ("4.0", "4.1", "4.2", "4.3")
+"""The minor versions of Spark that the sources are for, in ascending order."""
 JAR_FOLDER = _PACKAGE / "jars"
 _SHARED = "io/sparkext/shared.json"
 INSTALL_PYSPARK = 'pip install "pyspark[connect]>=4.0,<4.4"'
@@ -73,7 +76,7 @@ def locate_jar() -> Path:
         have = sorted(jar.name for jar in JAR_FOLDER.glob("*.jar"))
         raise EnvironmentProblemError(
             f"there is no jar for Spark {minor}: {path} is missing (found: {', '.join(have) or 'none'}). Sources exist"
-            f" for Spark {', '.join(list_supported_minors())}; build it with `python -m sparkext jar --build`, or use"
+            f" for Spark {', '.join(SPARK_MINORS)}; build it with `python -m sparkext jar --build`, or use"
             " pipelined_join, which needs no jar"
         )
     return path
@@ -84,9 +87,11 @@ def format_jar_name(minor: str) -> str:
     return f"sparkext_2.13-{minor}.jar"
 
 
-def list_supported_minors() -> list[str]:
-    """Return the minor versions of Spark with sources in `jvm/`, such as `4.3`."""
-    return sorted(folder.name.removeprefix("spark-") for folder in _SOURCES.glob("spark-*"))
+def list_sources(minor: str) -> list[Path]:
+    """Return the Scala sources for a minor version of Spark: `common/`, and the newest of each file in its layers."""
+    layers = [f"spark-{other}+" for other in SPARK_MINORS[: SPARK_MINORS.index(minor) + 1]]
+    newest = {path.name: path for layer in layers for path in (_SOURCES / layer).glob("*.scala")}
+    return sorted([*(_SOURCES / "common").rglob("*.scala"), *newest.values()])
 
 
 def installed_pyspark() -> Path:
@@ -144,11 +149,9 @@ def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
         There is no Java, there are no jars or sources for this version, or the compilation fails.
     """
     minor = read_minor_version(pyspark)
-    if minor not in list_supported_minors():
-        raise EnvironmentProblemError(
-            f"no sources for Spark {minor}: there are some for {', '.join(list_supported_minors())}"
-        )
-    sources = [path for folder in ("common", f"spark-{minor}") for path in sorted((_SOURCES / folder).rglob("*.scala"))]
+    if minor not in SPARK_MINORS:
+        raise EnvironmentProblemError(f"no sources for Spark {minor}: there are some for {', '.join(SPARK_MINORS)}")
+    sources = list_sources(minor)
     shared = _render_shared(sources)
     path = folder / format_jar_name(minor)
     if path.exists() and _read_shared(path) == shared:

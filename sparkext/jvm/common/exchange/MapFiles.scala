@@ -9,6 +9,7 @@ import org.json4s.JsonAST.{JObject, JString}
 
 import org.apache.spark.{ShuffleDependency, SparkEnv, TaskContext}
 import org.apache.spark.internal.config.SHUFFLE_SERVICE_ENABLED
+import org.apache.spark.rdd.RDD
 import org.apache.spark.scheduler.MapStatus
 import org.apache.spark.shuffle.{IndexShuffleBlockResolver, ShuffleWriteProcessor}
 import org.apache.spark.shuffle.sort.SortShuffleManager
@@ -80,6 +81,10 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
 case class MapAccount(rows: Long, checksum: Long)
 
 object MapFiles {
+
+  /** One row per map task: its account, and the number of bytes of each bucket in its file; and the shuffle of them. */
+  type Accounts = RDD[(MapAccount, Array[Byte])]
+  type Sending = ShuffleDependency[MapAccount, Array[Byte], Array[Byte]]
 
   /** The file of each running task, by the id of its attempt. */
   private val announced = new ConcurrentHashMap[Long, File]()

@@ -68,7 +68,7 @@ object SentSide {
   /** One row per task: its account, and the number of bytes of each bucket. `totals` accumulate the other numbers that
     * tasks report.
     */
-  private def accounts(told: RDD[ColumnarBatch], totals: Seq[BucketTotals]): SparkShim.SentRows =
+  private def accounts(told: RDD[ColumnarBatch], totals: Seq[BucketTotals]): MapFiles.Accounts =
     told.mapPartitionsInternal(_.map { batch =>
       val bytes +: checksum +: others = (0 until batch.numCols).map(batch.column(_).getBinary(0))
       val numbers = others.map(MapFiles.numbers)

@@ -24,7 +24,7 @@ case class PythonRun(
 
   /** In a task: the output of the function for these rows, which are sent in batches of at most `most` rows. */
   def onRows(rows: Iterator[InternalRow], most: Int, partition: Int): Iterator[ColumnarBatch] = {
-    val runner = new PythonRunner(function, sent, timeZone, conf, metrics, artifacts) with RowArrowInput {
+    val runner = new PythonRunner(this) with RowArrowInput {
       override protected def mostRows: Int = most
     }
     val wrapped = rows.map(InternalRow(_))
@@ -33,11 +33,9 @@ case class PythonRun(
 
   /** In a task: the output of the function for columns. */
   def onColumns(converted: ColumnsToArrow, partition: Int): Iterator[ColumnarBatch] = {
-    val runner = new PythonRunner(function, sent, timeZone, conf, metrics, artifacts) with ColumnarArrowInput {
+    val runner = new PythonRunner(this) with ColumnarArrowInput {
       override protected def columns: ColumnsToArrow = converted
     }
     new PythonBatches(runner.compute(Iterator.empty, partition, TaskContext.get()), output, formulas)
   }
-
-  private def sent: StructType = SentColumns.asRow(input)
 }

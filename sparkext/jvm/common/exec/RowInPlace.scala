@@ -6,14 +6,20 @@ import org.apache.spark.sql.types.{DataType, Decimal}
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap, ColumnarRow}
 import org.apache.spark.unsafe.types.{CalendarInterval, UTF8String, VariantVal}
 
+/** A row of a batch as its columns, and the number of the current row. */
+trait RowOfColumns extends InternalRow {
+  protected def columns: Array[ColumnVector]
+  protected var row = 0
+}
+
 /** A row of a batch, read from the batch's columns without a copy. It is valid until the next row is requested;
   * `copied` makes rows that stay valid.
   *
   * Spark's own class for such rows, `ColumnarBatchRow`, reads a null as a number if the value is requested by type, and
   * does not support all types.
   */
-private[sparkext] final class RowInPlace(columns: Array[ColumnVector], copied: UnsafeProjection)
-    extends VersionedRow(columns) {
+private[sparkext] final class RowInPlace(protected val columns: Array[ColumnVector], copied: UnsafeProjection)
+    extends VersionedRow {
   def at(number: Int): RowInPlace = {
     row = number
     this

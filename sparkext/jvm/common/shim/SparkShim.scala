@@ -5,11 +5,9 @@ import java.util.concurrent.{CompletableFuture, ExecutorService}
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.{ShuffleDependency, SparkContext}
+import org.apache.spark.{JobArtifactSet, SparkContext}
 import org.apache.spark.api.python.{PythonBroadcast, SimplePythonFunction}
 import org.apache.spark.broadcast.Broadcast
-import org.apache.spark.rdd.RDD
-import org.apache.spark.serializer.Serializer
 import org.apache.spark.sql.{SparkSession, classic}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.optimizer.Optimizer
@@ -17,30 +15,14 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.{SQLExecution, SparkPlan, SparkPlanner}
 import org.apache.spark.sql.execution.arrow.ArrowConverters
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
-import org.apache.spark.sql.execution.python.PythonSQLMetrics
+import org.apache.spark.sql.execution.python.{ArrowPythonRunner, PythonSQLMetrics}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
-/** The internals of Spark that are used and that are the same in all minor versions with a `SparkShim`. A member that a
-  * new version changes moves to the shims.
+/** The internals of Spark that are used. Members that differ between minor versions are in traits of the layers
+  * `spark-X.Y+`. A file of a layer is compiled for X.Y and later, up to the next layer with a file of the same name.
   */
-trait CommonShim {
-
-  /** The output of map tasks as their workers have written it, and its shuffle, which `sending` creates. */
-  type SentRows = RDD[(MapAccount, Array[Byte])]
-  type Sending = ShuffleDependency[MapAccount, Array[Byte], Array[Byte]]
-
-  /** Whether stages of a job can run at the same time, with a shuffle between them: from 4.3 on. */
-  def streams: Boolean = false
-
-  /** The blocks that are sent to partitions through such a shuffle. */
-  def streamed(
-      blocks: RDD[(Int, InternalRow)],
-      partitions: Int,
-      serializer: Serializer,
-      metrics: Map[String, SQLMetric]): RDD[InternalRow] =
-    throw new UnsupportedOperationException
-
+object SparkShim extends ArithmeticShim with MapStatusShim with SendingShim with StreamingShim {
   private val BatchRows = 65536L
   private val BatchBytes = 16L << 20
 
@@ -73,6 +55,10 @@ trait CommonShim {
     val classical = session.asInstanceOf[classic.SparkSession]
     classical.withActive(classical.sessionState.executePlan(plan).executedPlan)
   }
+
+  def pythonRunnerConf(conf: SQLConf): Map[String, String] = ArrowPythonRunner.getPythonRunnerConfMap(conf)
+
+  def artifacts: Option[String] = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
 
   def pythonMetrics(context: SparkContext): Map[String, SQLMetric] =
     PythonSQLMetrics.pythonSizeMetricsDesc.map { case (key, text) =>

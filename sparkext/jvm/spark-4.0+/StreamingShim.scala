@@ -1,0 +1,22 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.SparkEnv
+import org.apache.spark.rdd.RDD
+import org.apache.spark.serializer.Serializer
+import org.apache.spark.shuffle.ShuffleManager
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.metric.SQLMetric
+
+/** Shuffles between stages of a job that run at the same time, which this version does not have. */
+trait StreamingShim {
+  def shuffleManager(env: SparkEnv): ShuffleManager = env.shuffleManager
+
+  def streams: Boolean = false
+
+  def streamed(
+      blocks: RDD[(Int, InternalRow)],
+      partitions: Int,
+      serializer: Serializer,
+      metrics: Map[String, SQLMetric]): RDD[InternalRow] =
+    throw new UnsupportedOperationException
+}

@@ -1,0 +1,10 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.scheduler.MapStatus
+import org.apache.spark.storage.BlockManagerId
+
+/** The output of a map task, with a checksum of its rows. */
+trait MapStatusShim {
+  def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus =
+    MapStatus(at, lengths, mapId, checksum)
+}

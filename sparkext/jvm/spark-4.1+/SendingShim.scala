@@ -1,0 +1,15 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.Partitioner
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.sparkext.MapFiles.{Accounts, Sending}
+
+/** The shuffle of rows that workers send. */
+trait SendingShim {
+  def sending(accounts: Accounts, to: Partitioner, files: MapFiles, conf: SQLConf): Sending =
+    new Sending(
+      accounts,
+      to,
+      shuffleWriterProcessor = files,
+      checksumMismatchFullRetryEnabled = conf.shuffleChecksumMismatchFullRetryEnabled)
+}

@@ -1,0 +1,4 @@
+package org.apache.spark.sql.sparkext
+
+/** The row getters that exist in this Spark version, but not in all supported ones. */
+trait VersionedRow extends RowOfBinaryViews
