@@ -692,17 +692,18 @@ OTHER_TEXTS = {
         "Join …: …",
     },
     "PipelineInputs.scala": {"sent to partitions", "… from Spark (…)", "build side", "workers derive the rows"},
-    "PipelinedJoinExec.scala": {
-        "build side of the join on …",
+    "PipelineExchange.scala": {
         "build side of the partitioned join on …",
         "probe side of partitioned joins",
         "partitions of partitioned joins",
-        "rows that workers derive",
+    },
+    "PipelineFallback.scala": {
         "fell back to Spark's own joins: …",
         "Spark's own joins run instead of a pipeline: …. …",
         "To run the pipeline, raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the"
         " other side",
     },
+    "PipelinedJoinExec.scala": {"build side of the join on …", "rows that workers derive"},
     "RuntimeFallback.scala": {"… of child … of the pipeline", "Child … of the pipeline", "no columns chosen: …"},
     "PipelinedJoinStrategy.scala": {"Spark's own join runs instead of a pipeline: …; at …"},
     "WholeGroupsExec.scala": {"… ……"},

@@ -1,7 +1,6 @@
 package org.apache.spark.sql.sparkext
 
 import org.apache.spark.SparkContext
-import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.sql.types._
 
 /** Makes a worker build and index a build side before any task of the join needs it. A task that finds only then that
@@ -10,17 +9,11 @@ import org.apache.spark.sql.types._
   * Used for build sides that may not fit: by the sizes stated in their files, or because a pipeline derives them. The
   * index stays cached on its node, so that tasks there need not build it again.
   */
-class AheadBuilder(
-    context: SparkContext,
-    function: ChainedPythonFunctions,
-    runnerConf: Map[String, String],
-    timeZone: String,
-    described: String,
-    formulas: Formulas)
+class AheadBuilder(context: SparkContext, run: PythonRun, described: String)
     extends BuildSidePreparation(context, described) {
   override def prepare(): Option[PublishedBuildSide] = asJob {
     failIfCancelled()
-    WorkerAnswers.of(context, function, runnerConf, timeZone, formulas).collect().find(_.nonEmpty).foreach { problem =>
+    WorkerAnswers.of(context, run).collect().find(_.nonEmpty).foreach { problem =>
       throw new BuildSideTooLargeException(s"the $described cannot be used: $problem", 0)
     }
     None

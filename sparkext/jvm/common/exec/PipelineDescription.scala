@@ -49,3 +49,14 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
         join.maxBuildBytes)}$ahead, scan: ${inputs.describedBuild(number)}"
   }
 }
+
+private object PipelineDescription {
+
+  /** The text about an operator. Plans are described also when a query only runs, so a failure must not fail the query:
+    * `name` is returned with the reason.
+    */
+  def of(operator: PipelinedJoinExec, name: String, fate: Option[String])(text: PipelineDescription => String): String =
+    Guarded("description")(text(new PipelineDescription(operator, operator.inputs, fate))).fold(
+      reason => s"$name ($reason)",
+      identity)
+}

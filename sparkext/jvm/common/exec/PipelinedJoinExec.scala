@@ -5,8 +5,7 @@ import java.util.UUID
 import org.json4s.JsonAST.{JNull, JValue}
 import org.json4s.jackson.JsonMethods.{compact, render}
 
-import org.apache.spark.{InterruptibleIterator, SparkContext, TaskContext}
-import org.apache.spark.api.python.ChainedPythonFunctions
+import org.apache.spark.{InterruptibleIterator, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression, UnsafeProjection}
@@ -115,24 +114,7 @@ case class PipelinedJoinExec(
 
   @transient private[sparkext] lazy val inputs = new PipelineInputs(probe, builds, joins, parts, exchange, settings)
 
-  /** The sides whose rows are exchanged between tasks, by join number. */
-  @transient private lazy val sentSides: Map[Int, SentSide] = exchange.toSeq.flatMap { by =>
-    val probeSide = new SentSide(probe, probeKeys(by), by.buckets, by.keepsProbe, "probe side of partitioned joins")
-    by.streamed.fold(Seq(PipelinedJoinExec.Source -> probeSide))(_ => Nil) ++ by.builds.map { number =>
-      val described = s"build side of the partitioned join on ${joins(number).label}"
-      number -> new SentSide(
-        builds(number),
-        keysOf(number, _.build),
-        by.buckets,
-        joins(number).kind == "full",
-        described)
-    }
-  }.toMap
-
-  private def keysOf(number: Int, column: PlannedKey => Int): Seq[SentKey] =
-    joins(number).keys.map(key => SentKey(column(key), key.keyType, key.nullSafe))
-
-  private def probeKeys(by: Exchange): Seq[SentKey] = keysOf(by.builds.head, _.probe.column)
+  @transient private lazy val sending: Option[PipelineExchange] = exchange.map(new PipelineExchange(this, _))
 
   /** The build sides that run in the JVM, the build sides that workers materialise and that may not fit, the sides that
     * are exchanged, and a source that workers materialise.
@@ -153,7 +135,7 @@ case class PipelinedJoinExec(
         )
       case (Right(_), number) if inputs.mayNotFit(number) =>
         number -> builtAhead(number, s"build side of the join on ${joins(number).label}")
-    }.toMap ++ sentSides ++ madeSource.map(_ =>
+    }.toMap ++ sending.map(_.sides).getOrElse(Map.empty) ++ madeSource.map(_ =>
       PipelinedJoinExec.Source -> builtAhead(PipelinedJoinExec.Source, "rows that workers derive"))
   )
 
@@ -173,13 +155,7 @@ case class PipelinedJoinExec(
       madeSource,
       tasksSharing
     )
-    new AheadBuilder(
-      sparkContext,
-      inPython(command, Nil),
-      SparkShim.pythonRunnerConf(conf),
-      conf.sessionLocalTimeZone,
-      described,
-      formulas)
+    new AheadBuilder(sparkContext, WorkerAnswers.run(this, command), described)
   }
 
   /** `whole`: whether each group is emitted once, aggregated over all of its rows. */
@@ -195,7 +171,7 @@ case class PipelinedJoinExec(
       parts.map(_.owner))
 
   /** Whether the first join emits unmatched build rows. */
-  private def ownsBuild: Boolean = joins.headOption.exists(_.kind == "full")
+  private[sparkext] def ownsBuild: Boolean = joins.headOption.exists(_.kind == "full")
 
   /** `form`, with the tags of this operator, by which reports are found. */
   private[sparkext] def as(form: PipelinedJoinExec): PipelinedJoinExec = {
@@ -205,7 +181,7 @@ case class PipelinedJoinExec(
 
   /** The pipelines that workers run to derive the build sides and the source of this one. */
   private[sparkext] def pipelinesWithin: Seq[PipelinedJoinExec] =
-    if (fallback.isDefined) Nil
+    if (fallback.fate.isDefined) Nil
     else (inputs.probeMade +: inputs.ownBuilds).collect { case Right(build: PipelinedBuild) => build.operator }
 
   /** The expressions that may fail, including those of build sides. */
@@ -217,18 +193,11 @@ case class PipelinedJoinExec(
     source = inputs.probeMade.toOption.flatMap(_.formulas)
   )
 
-  private def inPython(command: Array[Byte], sides: Seq[PublishedBuildSide]): ChainedPythonFunctions =
-    WorkerPython.found match {
-      case Right(python) =>
-        ChainedPythonFunctions(Seq(SparkShim.pythonFunction(command, python, sides.map(_.broadcast), sparkContext)))
-      case Left(problem) => throw new IllegalStateException(s"no Python to run the pipelined join: $problem")
-    }
-
   override protected def doPrepare(): Unit = if (!asBuild) publications
 
   override protected def doExecute(): RDD[InternalRow] = publications.awaited() match {
     case Right(sides) => rowsOf(batches(sides, None))
-    case Left(tooLarge) => fallenBack(tooLarge).execute()
+    case Left(tooLarge) => fallback.begin(tooLarge).execute()
   }
 
   /** The batches that tasks emit for `rows`, which are sent to other tasks: an account of the written rows, or the rows
@@ -247,19 +216,7 @@ case class PipelinedJoinExec(
     }
   }
 
-  /** The reason for the fallback, and Spark's own joins, once they run in place of the pipeline. */
-  @transient @volatile private var fallback: Option[(String, RuntimeFallback)] = None
-
-  private def fallenBack(tooLarge: TooLarge): RuntimeFallback = synchronized {
-    if (fallback.isEmpty) {
-      logWarning(s"Spark's own joins run instead of a pipeline: ${tooLarge.reason}. ${PipelinedJoinExec.WaysOut}")
-      fallback = Some(tooLarge.reason -> new RuntimeFallback(this, tooLarge.sizes))
-    }
-    PipelineRuns.fellBack(this, tooLarge.reason)
-    metrics("fellBack").set(1)
-    postToDriver(Seq("fellBack"))
-    fallback.get._2
-  }
+  @transient private lazy val fallback = new PipelineFallback(this)
 
   private def batches(sides: Map[Int, PublishedBuildSide], leaving: Option[OutgoingRows]): RDD[ColumnarBatch] = {
     report(sides.values)
@@ -267,7 +224,7 @@ case class PipelinedJoinExec(
     val rows = if (output.isEmpty) SentColumns.of(Seq(ByteType)) else SentColumns.like(output)
     val way = leaving.map(_.way)
     val result = way.map(_.result).getOrElse(rows)
-    val routed = exchange.flatMap(by => by.streamed.map(new RoutedRows(_, by.buckets)))
+    val routed = sending.flatMap(_.routes())
     val told = spec(whole = false)
     val inWaves = exchange.filter(_.streamed.isEmpty)
     val log = PipelineRuns.begin(this, sparkContext, inWaves.map(by => compact(render(told)) + by.builds + result))
@@ -290,24 +247,16 @@ case class PipelinedJoinExec(
       },
       reports.run,
       tasksSharing,
-      exchange.map(by =>
-        WorkOrder.arriving(
-          SentColumns.like(probe.output),
-          by.builds.map(number => number -> sent(number).schema).toMap,
-          ownsBuild,
-          routed.map(_.told))),
+      sending.map(_.order(routed)),
       leaving
     )
-    val run = PythonRun(
-      inPython(command, sides.values.toSeq),
+    val run = PythonRun.of(
+      this,
+      command,
+      sides.values.map(_.broadcast).toSeq,
       inputs.sentProbe,
       result,
-      conf.sessionLocalTimeZone,
-      SparkShim.pythonRunnerConf(conf),
-      PipelineMetrics.forRunner(metrics),
-      SparkShim.artifacts,
-      formulas
-    )
+      PipelineMetrics.forRunner(metrics))
     val most =
       if (routed.isDefined) 1 else math.min(settings.morselRows, Int.MaxValue).toInt // each block is sent at once
     inputs.probeColumns match {
@@ -318,8 +267,7 @@ case class PipelinedJoinExec(
           run.onColumns(parts.next(), partition)
         }
       case _ =>
-        val arriving = exchange.map(by => routed.map(streamed(by, _, log)).getOrElse(partitions(by, log))).getOrElse(
-          inputs.probeRows)
+        val arriving = sending.fold(inputs.probeRows)(_.input(routed, log))
         val tasks = way.flatMap(_.maps).map(arriving.coalesce(_)).getOrElse(arriving)
         tasks.mapPartitionsWithIndexInternal { (partition, rows) =>
           val task = TaskContext.get()
@@ -328,83 +276,6 @@ case class PipelinedJoinExec(
           run.onRows(new InterruptibleIterator(task, rows), most, partition)
         }
     }
-  }
-
-  private def sent(number: Int): Sent = sentSides(number).sent
-
-  /** The input of the partitions, which the load balancer plans once all sides are sent. */
-  private def partitions(by: Exchange, log: RunLog): RDD[InternalRow] = {
-    val probeSide = sent(PipelinedJoinExec.Source)
-    val buildSides = by.builds.map(sent)
-    val paired = buildSides.zip(by.builds.map(joins(_).paired))
-    val known = if (settings.debugPartitions == "planned") JoinPartitions.one(probeSide, paired, log.before) else None
-    val planned = known.getOrElse(askBalancer(by, probeSide, paired, log.before))
-    log.partitions = () => planned.loads
-    metrics("partitions").set(planned.shares.length)
-    metrics("movedBuckets").set(planned.moved)
-    metrics("splitBuckets").set(planned.split)
-    metrics("sentRows").set((probeSide +: buildSides).map(_.rows.sum).sum)
-    metrics("sentBytes").set((probeSide +: buildSides).map(_.bytes.sum).sum)
-    postToDriver(Seq("partitions", "movedBuckets", "splitBuckets", "sentRows", "sentBytes"))
-    new JoinPartitionsRDD(
-      sparkContext,
-      planned.shares,
-      probeSide.dependency,
-      by.builds.zip(buildSides.map(_.dependency)),
-      needsProbe = !ownsBuild,
-      needsBuild = needsBuild(by))
-  }
-
-  /** The input of the partitions while the probe side is routed to them. */
-  private def streamed(by: Exchange, routed: RoutedRows, log: RunLog): RDD[InternalRow] = {
-    val partitions = by.streamed.get.partitions
-    log.partitions = () => LoadTables.told(routed.run)
-    metrics("partitions").set(partitions)
-    postToDriver(Seq("partitions"))
-    val rows = new OutgoingRows(probeKeys(by), by.buckets, by.keepsProbe, SentColumns.like(probe.output), routed)
-    StreamedPartitionsRDD.of(
-      SentSide.leaving(probe, rows),
-      partitions,
-      by.buckets,
-      routed.run,
-      by.builds.map(number => number -> sent(number)))
-  }
-
-  /** Whether the join emits pairs only, which the units of a join matrix find independently of each other. */
-  private def mayDivideBuild(by: Exchange): Boolean = by.builds.length == 1 && joins(by.builds.head).kind == "inner"
-
-  private def needsBuild(by: Exchange): Boolean =
-    by.builds.map(joins(_).kind).exists(kind => kind == "inner" || kind == "semi")
-
-  private def askBalancer(
-      by: Exchange,
-      probeSide: Sent,
-      paired: Seq[(Sent, Boolean)],
-      before: Option[PartitionRuns]): JoinPartitions = {
-    val buildSides = paired.map(_._1)
-    val command = WorkOrder.plan(
-      probeSide,
-      paired,
-      before.toSeq.flatMap(_.each),
-      math.max(1, sparkContext.defaultParallelism / sparkContext.getConf.getInt("spark.task.cpus", 1)),
-      needsProbe = !ownsBuild,
-      needsBuild = needsBuild(by),
-      mostShares = if (by.clusters.isEmpty) math.max(1, probeSide.maps) else 1,
-      mostBuildShares =
-        if (by.keyed) None else Some(if (mayDivideBuild(by) || ownsBuild) math.max(1, buildSides.head.maps) else 1),
-      settings.forWorkers,
-      WorkerAnswers.Answer
-    )
-    val answers = WorkerAnswers.of(
-      sparkContext,
-      inPython(command, Nil),
-      SparkShim.pythonRunnerConf(conf),
-      conf.sessionLocalTimeZone,
-      formulas)
-    val own = sparkContext.getLocalProperty(SparkContext.SPARK_JOB_DESCRIPTION)
-    sparkContext.setJobDescription(PipelinedJoinExec.Balancer)
-    try JoinPartitions.of(answers.collect().head, probeSide, buildSides, ownsBuild)
-    finally sparkContext.setJobDescription(own)
   }
 
   /** The number of tasks that share an executor's memory, if known. In local mode it is the driver's number of task
@@ -422,25 +293,20 @@ case class PipelinedJoinExec(
     postToDriver(Seq("buildRows", "buildBytes"))
   }
 
-  private def postToDriver(names: Seq[String]): Unit = {
+  private[sparkext] def postToDriver(names: Seq[String]): Unit = {
     val execution = sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)
     SQLMetrics.postDriverMetricUpdates(sparkContext, execution, names.map(metrics))
   }
 
   /** Spark's own joins are shown below the operator, if they run in its place. */
-  override def innerChildren: Seq[QueryPlan[_]] = super.innerChildren ++ fallback.map(_._2.plan)
-
-  private def fate: Option[String] = fallback.map { case (reason, _) => s"fell back to Spark's own joins: $reason" }
+  override def innerChildren: Seq[QueryPlan[_]] = super.innerChildren ++ fallback.plan
 
   override def simpleString(maxFields: Int): String = described(nodeName)(_.inBrief)
 
-  /** Plans are described also when a query only runs, so a failure here must not fail the query. */
-  private def described(name: String)(text: PipelineDescription => String): String =
-    Guarded("description")(text(new PipelineDescription(this, inputs, fate))).fold(
-      reason => s"$name ($reason)",
-      identity)
-
   override def verboseStringWithOperatorId(): String = described(s"\n$formattedNodeName\n")(_.inFull(formattedNodeName))
+
+  private def described(name: String)(text: PipelineDescription => String): String =
+    PipelineDescription.of(this, name, fallback.fate)(text)
 
   override protected def withNewChildrenInternal(newChildren: IndexedSeq[SparkPlan]): PipelinedJoinExec =
     copy(probe = newChildren.head, builds = newChildren.tail)
@@ -449,14 +315,7 @@ case class PipelinedJoinExec(
 object PipelinedJoinExec {
 
   /** Denotes the probe side in place of a join number. Python's `SOURCE`. */
-  private val Source = -1
-
-  /** The description of the job that plans partitions, in Spark's UI. */
-  private val Balancer = "partitions of partitioned joins"
-
-  /** The remedies that the log adds to the reason why a pipeline has not run. */
-  private val WaysOut =
-    "To run the pipeline, raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the other side"
+  private[sparkext] val Source = -1
 
   /** Replaces Spark's own joins in canonical plans, so that plans with equal results are equal. */
   private[sparkext] val Canonical = OneRowRelation()

@@ -1,7 +1,8 @@
 package org.apache.spark.sql.sparkext
 
 import org.apache.spark.TaskContext
-import org.apache.spark.api.python.ChainedPythonFunctions
+import org.apache.spark.api.python.{ChainedPythonFunctions, PythonBroadcast}
+import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.types.StructType
@@ -37,5 +38,30 @@ case class PythonRun(
       override protected def columns: ColumnsToArrow = converted
     }
     new PythonBatches(runner.compute(Iterator.empty, partition, TaskContext.get()), output, formulas)
+  }
+}
+
+object PythonRun {
+
+  /** A function for the workers of an operator, with the files of `broadcasts`. */
+  def of(
+      operator: PipelinedJoinExec,
+      command: Array[Byte],
+      broadcasts: Seq[Broadcast[PythonBroadcast]],
+      input: StructType,
+      output: StructType,
+      metrics: Map[String, SQLMetric]): PythonRun = WorkerPython.found match {
+    case Right(python) => PythonRun(
+        ChainedPythonFunctions(
+          Seq(SparkShim.pythonFunction(command, python, broadcasts, operator.session.sparkContext))),
+        input,
+        output,
+        operator.conf.sessionLocalTimeZone,
+        SparkShim.pythonRunnerConf(operator.conf),
+        metrics,
+        SparkShim.artifacts,
+        operator.formulas
+      )
+    case Left(problem) => throw new IllegalStateException(s"no Python to run the pipelined join: $problem")
   }
 }

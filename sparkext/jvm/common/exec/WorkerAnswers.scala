@@ -1,7 +1,6 @@
 package org.apache.spark.sql.sparkext
 
 import org.apache.spark.SparkContext
-import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types.{StringType, StructType}
@@ -15,24 +14,12 @@ object WorkerAnswers {
   private val Asked = SentColumns.of(Seq(StringType))
   val Answer: StructType = SentColumns.of(Seq(StringType))
 
-  def of(
-      context: SparkContext,
-      function: ChainedPythonFunctions,
-      runnerConf: Map[String, String],
-      timeZone: String,
-      formulas: Formulas): RDD[String] = {
-    val run = PythonRun(
-      function,
-      Asked,
-      Answer,
-      timeZone,
-      runnerConf,
-      SparkShim.pythonMetrics(context),
-      SparkShim.artifacts,
-      formulas)
+  def run(operator: PipelinedJoinExec, command: Array[Byte]): PythonRun =
+    PythonRun.of(operator, command, Nil, Asked, Answer, SparkShim.pythonMetrics(operator.session.sparkContext))
+
+  def of(context: SparkContext, run: PythonRun): RDD[String] =
     context.parallelize(Seq(0), 1).mapPartitionsWithIndexInternal { (partition, _) =>
       run.onRows(Iterator.single(InternalRow(UTF8String.EMPTY_UTF8)), most = 1, partition)
         .flatMap(batch => (0 until batch.numRows).map(batch.column(0).getUTF8String(_).toString))
     }
-  }
 }
