@@ -12,14 +12,12 @@ import org.apache.spark.sql.execution.exchange.ShuffleOrigin
   * some 20 ms to start, so 200 partitions of a few rows each would take seconds. This is an `AQEShuffleReadRule`, so
   * Spark keeps its result only if the operators above allow it.
   */
-class CoalesceProbeSides(session: SparkSession) extends AQEShuffleReadRule {
+class CoalesceProbeSides(session: SparkSession) extends PhysicalRule("partitions") with AQEShuffleReadRule {
   private lazy val coalesce = CoalesceShufflePartitions(session)
 
   override protected def supportedShuffleOrigins: Seq[ShuffleOrigin] = coalesce.supportedShuffleOrigins
 
-  override def apply(plan: SparkPlan): SparkPlan = Guarded("partitions")(merged(plan)).getOrElse(plan)
-
-  private def merged(plan: SparkPlan): SparkPlan = plan.transformDown { case join: PipelinedJoinExec =>
+  override protected def changed(plan: SparkPlan): SparkPlan = plan.transformDown { case join: PipelinedJoinExec =>
     join.withNewChildren(join.children.map { side =>
       if (side.exists(_.isInstanceOf[AQEShuffleReadExec])) side else coalesce(side)
     })

@@ -1,17 +1,12 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution._
 
 /** Marks each pipeline that produces a build side, or the source, of another pipeline. A marked pipeline does not start
   * before its rows are requested, because workers may derive these rows without it.
   */
-object OwnBuilds extends ColumnarRule {
-  override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
-    override def apply(plan: SparkPlan): SparkPlan = Guarded("build sides")(told(plan)).getOrElse(plan)
-  }
-
-  private def told(plan: SparkPlan): SparkPlan = plan.transformUp { case pipeline: PipelinedJoinExec =>
+object OwnBuilds extends PhysicalRule("build sides") {
+  override protected def changed(plan: SparkPlan): SparkPlan = plan.transformUp { case pipeline: PipelinedJoinExec =>
     val makesProbe = PipelinedBuild.wholeBelow(pipeline.probe).isDefined || pipeline.exchange.isDefined
     val probe = if (makesProbe) asBuild(pipeline.probe) else pipeline.probe
     pipeline.withNewChildren(probe +: pipeline.builds.map(asBuild))

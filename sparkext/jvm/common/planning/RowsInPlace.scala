@@ -1,7 +1,6 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
+import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.datasources.WriteFilesExec
 import org.apache.spark.sql.execution.datasources.v2.{
   AppendDataExec,
@@ -15,12 +14,8 @@ import org.apache.spark.sql.execution.datasources.v2.{
   * are copied, at some ten nanoseconds per value. The writer of dynamic partitions and of buckets may sort its rows as
   * `UnsafeRow`s, so it needs copies, too.
   */
-object RowsInPlace extends ColumnarRule {
-  override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
-    override def apply(plan: SparkPlan): SparkPlan = Guarded("rows")(placed(plan)).getOrElse(plan)
-  }
-
-  private def placed(plan: SparkPlan): SparkPlan = plan.transformUp {
+object RowsInPlace extends PhysicalRule("rows") {
+  override protected def changed(plan: SparkPlan): SparkPlan = plan.transformUp {
     case writer @ (_: AppendDataExec | _: OverwriteByExpressionExec | _: OverwritePartitionsDynamicExec) =>
       inPlace(writer)
     case files: WriteFilesExec if files.partitionColumns.isEmpty && files.bucketSpec.isEmpty => inPlace(files)

@@ -1,6 +1,5 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, ResultQueryStageExec, ShuffleQueryStageExec}
@@ -14,17 +13,12 @@ import org.apache.spark.sql.execution.python.{EvalPythonExec, MapInBatchExec}
 /** Lets the probe side of a partitioned join stream to its partitions, if that is requested and Spark supports it. Then
   * all tasks of the job run at the same time, and no other shuffle may belong to the job.
   */
-object StreamedExchanges extends ColumnarRule {
+object StreamedExchanges extends PhysicalRule("stages") {
 
   /** Why the partitions of a join run in waves although streaming was requested. */
   val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.streamed")
 
-  override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
-    override def apply(plan: SparkPlan): SparkPlan =
-      Guarded("stages")(streamed(plan)).getOrElse(plan)
-  }
-
-  private def streamed(plan: SparkPlan): SparkPlan = {
+  override protected def changed(plan: SparkPlan): SparkPlan = {
     val among = partitioned(plan)
     if (among.isEmpty || new Settings(plan.conf).stages == "waves") plan
     else {

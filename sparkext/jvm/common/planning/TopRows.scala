@@ -1,24 +1,19 @@
 package org.apache.spark.sql.sparkext
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
-import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
-import org.apache.spark.sql.execution.{ColumnarRule, FilterExec, ProjectExec, SparkPlan, TakeOrderedAndProjectExec}
+import org.apache.spark.sql.execution.{FilterExec, ProjectExec, SparkPlan, TakeOrderedAndProjectExec}
 
 /** Lets a pipeline emit only the first rows of each task, if Spark takes the first of all rows.
   *
   * Spark's operator stays in the plan, so the pipeline may emit other rows as well: it emits all rows if Spark's own
   * joins run instead. Adaptive execution applies this rule right after planning a query, so that the first plan already
-  * shows the result. Without adaptive execution, the rule is applied with the rules for columns.
+  * shows the result. Without adaptive execution, the rule is one of [[ColumnarRules]].
   */
-object TopRows extends Rule[SparkPlan] {
+object TopRows extends PhysicalRule("top") {
 
   /** Why a pipeline emits all rows although Spark takes the first ones. */
   val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.top")
-
-  object WithColumns extends ColumnarRule {
-    override def preColumnarTransitions: Rule[SparkPlan] = TopRows
-  }
 
   private val MostRows = {
     import Shared.formats
@@ -26,9 +21,9 @@ object TopRows extends Rule[SparkPlan] {
   }
 
   /** If the query skips some of the first rows (OFFSET), the limit of Spark's operator includes them. */
-  override def apply(plan: SparkPlan): SparkPlan = Guarded("top")(plan.transformUp {
+  override protected def changed(plan: SparkPlan): SparkPlan = plan.transformUp {
     case top: TakeOrderedAndProjectExec => top.withNewChildren(Seq(limited(top.child, top.limit, Right(top.sortOrder))))
-  }).getOrElse(plan)
+  }
 
   /** `order`: the order of the rows of `plan`, or the reason why it is unknown below some operator. */
   private def limited(plan: SparkPlan, count: Int, order: Either[String, Seq[SortOrder]]): SparkPlan = plan match {
