@@ -4,6 +4,7 @@ import java.util.concurrent.TimeUnit.NANOSECONDS
 
 import scala.collection.mutable
 
+import com.google.common.cache.CacheBuilder
 import org.json4s.JsonAST.{JNull, JObject, JValue}
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
@@ -37,7 +38,8 @@ private class LoadTables(override val rpcEnv: RpcEnv) extends ThreadSafeRpcEndpo
     case RequestedPartitions(run) => context.reply(on(run)(_.partitions))
   }
 
-  private def on[T](run: String)(step: LoadTable => T): T = LoadTables.synchronized(step(of(run)))
+  private def on[T](run: String)(step: LoadTable => T): T =
+    LoadTables.synchronized(step(tables.get(run, () => new LoadTable)))
 }
 
 private case class Told(run: String, by: String, number: Int, what: String)
@@ -47,13 +49,13 @@ private case class RequestedPartitions(run: String)
 
 private object LoadTables {
   private val Name = "sparkext-load-tables"
-  private val Kept = 64
-  private val tables = mutable.LinkedHashMap.empty[String, LoadTable]
+  private val Kept = 64L
+  private val tables = CacheBuilder.newBuilder().concurrencyLevel(1).maximumSize(Kept).build[String, LoadTable]()
   private var served: RpcEnv = _
 
   /** Called on the driver before the tasks of a run start: discards earlier messages of the run. */
   def begin(context: SparkContext, run: String): Unit = synchronized {
-    tables.remove(run)
+    tables.invalidate(run)
     val env = context.env.rpcEnv
     if (served ne env) {
       env.setupEndpoint(Name, new LoadTables(env))
@@ -66,14 +68,7 @@ private object LoadTables {
 
   /** The recorded loads of a run for its report, as JSON; null if they have been evicted. */
   def told(run: String): String =
-    synchronized(tables.get(run).map(table => s"""{"streamed":${table.history}}""").orNull)
-
-  private def of(run: String): LoadTable = {
-    val table = tables.remove(run).getOrElse(new LoadTable)
-    tables.put(run, table)
-    while (tables.size > Kept) tables.remove(tables.head._1)
-    table
-  }
+    synchronized(Option(tables.getIfPresent(run)).map(table => s"""{"streamed":${table.history}}""").orNull)
 }
 
 /** The load table of one run: the loads that routing tasks and partitions have reported, the current interval, and the

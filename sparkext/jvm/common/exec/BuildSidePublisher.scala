@@ -1,7 +1,6 @@
 package org.apache.spark.sql.sparkext
 
 import java.io.{BufferedOutputStream, File, IOException}
-import java.util.concurrent.{Executors, ThreadFactory}
 import java.util.zip.{CRC32, CheckedOutputStream}
 
 import scala.collection.mutable
@@ -9,8 +8,10 @@ import scala.collection.mutable
 import org.apache.spark.{SparkContext, SparkDriverExecutionException, SparkException, TaskContext}
 import org.apache.spark.api.python.PythonBroadcast
 import org.apache.spark.internal.config.MAX_RESULT_SIZE
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.util.ThreadUtils
 
 /** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver.
   *
@@ -72,7 +73,7 @@ class BuildSidePublisher(
       asJob {
         val sent = columns match {
           case Some(input) => input.execute().mapPartitionsInternal(new ColumnarParts(schema, timeZone))
-          case None => child.execute().mapPartitionsInternal(new RowParts(schema, timeZone))
+          case None => child.execute().mapPartitionsInternal(rowsToArrow(schema, timeZone))
         }
         failIfCancelled()
         context.runJob(
@@ -110,12 +111,18 @@ object BuildSidePublisher {
     */
   private[sparkext] type ArrowPart = (Long, Array[Array[Byte]])
 
+  /** Converts the rows of one partition. */
+  private def rowsToArrow(schema: StructType, timeZone: String): Iterator[InternalRow] => Iterator[ArrowPart] = {
+    rows =>
+      var count = 0L
+      val counted = rows.map { row =>
+        count += 1
+        row
+      }
+      val batches = SparkShim.toArrow(counted, schema, timeZone).toArray
+      Iterator.single(count -> batches)
+  }
+
   /** Threads that wait for build jobs. Idle threads end. */
-  private[sparkext] val threads = Executors.newCachedThreadPool(new ThreadFactory {
-    override def newThread(task: Runnable): Thread = {
-      val thread = new Thread(task, "sparkext-build-side")
-      thread.setDaemon(true)
-      thread
-    }
-  })
+  private[sparkext] val threads = ThreadUtils.newDaemonCachedThreadPool("sparkext-build-side")
 }

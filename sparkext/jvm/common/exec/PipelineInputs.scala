@@ -6,6 +6,7 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.types.{IntegerType, StringType, StructField, StructType}
+import org.apache.spark.unsafe.types.UTF8String
 
 /** How the rows of each side of a pipeline reach its workers: from files that workers read themselves, as columns, or
   * as rows.
@@ -70,18 +71,19 @@ private class PipelineInputs(
     else SentColumns.of(parts.map(_ => IntegerType).toSeq ++ probe.output.map(_.dataType))
 
   /** The rows with the columns `sentProbe`, if the probe side is not sent as columns. */
-  def probeRows: RDD[InternalRow] = {
+  def probeRows: RDD[InternalRow] = (probeScan, probeMade) match {
+    case (Right(scan), _) => // tasks are placed as Spark's own scan places them
+      texts(scan.partitions.map(partition =>
+        compact(render(scan.splits(partition))) -> partition.preferredLocations().toSeq))
+    case (_, Right(_)) => texts(Seq("" -> Nil)) // one task reads all: rows derived again may be in another order
+    case _ => parts.map(_.shuffled(probe)).getOrElse(probe.execute())
+  }
+
+  /** One partition per text, with its preferred locations. A partition without rows would not start a worker. */
+  private def texts(located: Seq[(String, Seq[String])]): RDD[InternalRow] = {
     val context = probe.session.sparkContext
-    (probeScan, probeMade) match {
-      case (Right(scan), _) => // tasks are placed as Spark's own scan places them
-        new SplitsRDD(
-          context,
-          scan.partitions.map(partition =>
-            compact(render(scan.splits(partition))) -> partition.preferredLocations().toSeq))
-      case (_, Right(_)) =>
-        new SplitsRDD(context, Seq("" -> Nil)) // one task reads all: rows materialised again may be in another order
-      case _ => parts.map(_.shuffled(probe)).getOrElse(probe.execute())
-    }
+    if (located.isEmpty) context.emptyRDD
+    else context.makeRDD(located).map(text => InternalRow(UTF8String.fromString(text)))
   }
 
   def describedProbe: String = described(probeMade.map(_.described).orElse(probeScan.map(_.described)), probeColumns)

@@ -2,6 +2,8 @@ package org.apache.spark.sql.sparkext
 
 import java.util.UUID
 
+import scala.jdk.CollectionConverters._
+
 import org.json4s.JsonAST.{JNull, JValue}
 import org.json4s.jackson.JsonMethods.{compact, render}
 
@@ -211,8 +213,12 @@ case class PipelinedJoinExec(
     val copied = !inPlace
     new UnorderedRDD(batches).mapPartitionsInternal { batches =>
       val copy = UnsafeProjection.create(columns, columns)
-      val rows = new RowsOfBatches(batches, copy)
-      if (copied) rows.map(copy) else rows
+      val rows = batches.flatMap(_.rowIterator.asScala) // always the same object
+      if (copied) rows.map(copy)
+      else {
+        val inPlace = new RowInPlace(copy)
+        rows.map(inPlace.withLeft)
+      }
     }
   }
 

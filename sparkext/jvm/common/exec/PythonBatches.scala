@@ -11,7 +11,7 @@ import org.apache.spark.api.python.PythonException
 import org.apache.spark.sql.catalyst.expressions.{EvalMode, Literal}
 import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap}
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -138,10 +138,10 @@ object PythonBatches {
   private[sparkext] def quick(column: ArrowColumnVector): ColumnVector =
     (column.dataType, column.getValueVector) match {
       case (decimal: DecimalType, vector: DecimalVector) if decimal.precision <= Decimal.MAX_LONG_DIGITS =>
-        new ShortDecimals(column, vector)
-      case (_: DecimalType, vector: DecimalVector) => new LongDecimals(column, vector)
-      case (_: StringType, vector: VarCharVector) => new Texts(column, vector)
-      case (dataType, vector: BaseFixedWidthVector) if isPlain(dataType) => new FixedWidth(column, vector)
+        new ShortDecimals(vector)
+      case (_: DecimalType, vector: DecimalVector) => new LongDecimals(vector)
+      case (_: StringType, vector: VarCharVector) => new Texts(vector)
+      case (dataType, vector: BaseFixedWidthVector) if isPlain(dataType) => new FixedWidth(vector)
       case _ => column
     }
 
@@ -152,35 +152,17 @@ object PythonBatches {
 }
 
 /** An Arrow column that is read by the addresses of its buffers, which are valid as long as its batch. */
-private abstract class DirectColumn(column: ArrowColumnVector, vector: FieldVector)
-    extends ColumnVector(column.dataType) {
+private abstract class DirectColumn(vector: FieldVector) extends ArrowColumnVector(vector) {
   private val validity = vector.getValidityBuffer.memoryAddress
   private val someNull = vector.getNullCount > 0
 
+  override def hasNull: Boolean = someNull
   override def isNullAt(row: Int): Boolean =
     someNull && (Platform.getByte(null, validity + (row >> 3)) >> (row & 7) & 1) == 0
-
-  override def close(): Unit = column.close()
-  override def hasNull: Boolean = someNull
-  override def numNulls: Int = vector.getNullCount
-  override def getBoolean(row: Int): Boolean = column.getBoolean(row)
-  override def getByte(row: Int): Byte = column.getByte(row)
-  override def getShort(row: Int): Short = column.getShort(row)
-  override def getInt(row: Int): Int = column.getInt(row)
-  override def getLong(row: Int): Long = column.getLong(row)
-  override def getFloat(row: Int): Float = column.getFloat(row)
-  override def getDouble(row: Int): Double = column.getDouble(row)
-  override def getArray(row: Int): ColumnarArray = column.getArray(row)
-  override def getMap(row: Int): ColumnarMap = column.getMap(row)
-  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = column.getDecimal(row, precision, scale)
-  override def getUTF8String(row: Int): UTF8String = column.getUTF8String(row)
-  override def getBinary(row: Int): Array[Byte] = column.getBinary(row)
-  override def getChild(ordinal: Int): ColumnVector = column.getChild(ordinal)
 }
 
 /** Numbers, dates and timestamps. */
-private final class FixedWidth(column: ArrowColumnVector, vector: BaseFixedWidthVector)
-    extends DirectColumn(column, vector) {
+private final class FixedWidth(vector: BaseFixedWidthVector) extends DirectColumn(vector) {
   private val values = vector.getDataBuffer.memoryAddress
 
   override def getByte(row: Int): Byte = Platform.getByte(null, values + row)
@@ -191,7 +173,7 @@ private final class FixedWidth(column: ArrowColumnVector, vector: BaseFixedWidth
   override def getDouble(row: Int): Double = Platform.getDouble(null, values + row.toLong * java.lang.Double.BYTES)
 }
 
-private final class Texts(column: ArrowColumnVector, vector: VarCharVector) extends DirectColumn(column, vector) {
+private final class Texts(vector: VarCharVector) extends DirectColumn(vector) {
   private val offsets = vector.getOffsetBuffer.memoryAddress
   private val values = vector.getDataBuffer.memoryAddress
 
@@ -207,8 +189,7 @@ private final class Texts(column: ArrowColumnVector, vector: VarCharVector) exte
 /** Decimals of up to 18 digits. The lower half of Arrow's 16 bytes holds the whole value, so no `BigDecimal` is created
   * for it.
   */
-private final class ShortDecimals(column: ArrowColumnVector, vector: DecimalVector)
-    extends DirectColumn(column, vector) {
+private final class ShortDecimals(vector: DecimalVector) extends DirectColumn(vector) {
   private val values = vector.getDataBuffer.memoryAddress
 
   override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
@@ -219,8 +200,7 @@ private final class ShortDecimals(column: ArrowColumnVector, vector: DecimalVect
 /** Decimals of more than 18 digits. Most values, sums above all, have few digits. Only the other values are read from
   * all 16 bytes, as `BigDecimal`s.
   */
-private final class LongDecimals(column: ArrowColumnVector, vector: DecimalVector)
-    extends DirectColumn(column, vector) {
+private final class LongDecimals(vector: DecimalVector) extends DirectColumn(vector) {
   private val values = vector.getDataBuffer.memoryAddress
 
   override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
@@ -230,7 +210,7 @@ private final class LongDecimals(column: ArrowColumnVector, vector: DecimalVecto
       val (low, high) = (Platform.getLong(null, at), Platform.getLong(null, at + java.lang.Long.BYTES))
       if (high == low >> 63 && low >= -LongDecimals.MostCompact && low <= LongDecimals.MostCompact)
         Decimal.createUnsafe(low, precision, scale)
-      else column.getDecimal(row, precision, scale)
+      else super.getDecimal(row, precision, scale)
     }
 }
 

@@ -1,9 +1,10 @@
 package org.apache.spark.sql.sparkext
 
-import java.util.{Collections, LinkedHashMap, Map => JavaMap}
 import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.control.NonFatal
+
+import com.google.common.cache.CacheBuilder
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -18,7 +19,7 @@ class RefusedException(message: String) extends IllegalArgumentException(message
   * a lack of memory.
   */
 object Guarded extends Logging {
-  private val Remembered = 1000
+  private val Remembered = 1000L
   private val Longest = 500
 
   /** Why joins are left to Spark, stored at a logical plan of which the physical plan has no trace. */
@@ -31,9 +32,7 @@ object Guarded extends Logging {
   private val faults = new ConcurrentHashMap[String, Throwable]()
 
   /** The problems that have been logged. Planning repeats itself, and so do its problems. */
-  private val logged = Collections.synchronizedMap(new LinkedHashMap[String, java.lang.Boolean]() {
-    override def removeEldestEntry(eldest: JavaMap.Entry[String, java.lang.Boolean]): Boolean = size > Remembered
-  })
+  private val logged = CacheBuilder.newBuilder().maximumSize(Remembered).build[String, java.lang.Boolean]().asMap
 
   /** The result of `body`, or its exception as a reason. `part` names it in the log. */
   def apply[T](part: String)(body: => T): Either[String, T] =
@@ -70,7 +69,7 @@ object Guarded extends Logging {
   /** Log a text, once. */
   def warn(text: String): Unit = if (isNew(text)) logWarning(text)
 
-  private def isNew(text: String): Boolean = logged.put(text, true) == null
+  private def isNew(text: String): Boolean = logged.putIfAbsent(text, true) == null
 
   private def told(part: String, problem: Throwable): String = {
     val what = problem.toString.linesIterator.nextOption().getOrElse("").take(Longest)

@@ -32,14 +32,14 @@ object PipelineRuns {
     def holds(query: QueryExecution): Boolean = subtrees.forall(_.contains(query.analyzed.semanticHash()))
   }
 
-  /** The log of each run, or the reason why Spark's own joins ran instead; the latest run is last. */
-  private val runs = mutable.LinkedHashMap.empty[Place, Either[String, RunLog]]
+  /** The log of each run, or the reason why Spark's own joins ran instead; the latest run is first. */
+  @volatile private var runs = Vector.empty[(Place, Either[String, RunLog])]
 
   /** Starts a run. `alike`: equal for runs whose partitions need the same time per row; None if the run's partitions
     * are not planned.
     */
   def begin(operator: PipelinedJoinExec, context: SparkContext, alike: Option[String]): RunLog = {
-    val before = alike.flatMap(_ => synchronized(runs.values.flatMap(_.toOption).filter(_.alike == alike).lastOption))
+    val before = alike.flatMap(_ => runs.flatMap(_._2.toOption).find(_.alike == alike))
     val log =
       new RunLog(
         context.collectionAccumulator[String],
@@ -55,11 +55,7 @@ object PipelineRuns {
   private def remember(operator: PipelinedJoinExec, run: Either[String, RunLog]): Unit =
     operator.getTagValue(Key).foreach { key =>
       val place = Place(key, subtrees(operator.session.sparkContext))
-      synchronized {
-        runs.remove(place)
-        runs.put(place, run)
-        while (runs.size > Kept) runs.remove(runs.head._1)
-      }
+      synchronized { runs = ((place -> run) +: runs.filterNot(_._1 == place)).take(Kept) }
     }
 
   /** The semantic hash of each subtree of the analysed plan that this thread runs; None if it runs no query, or if a
@@ -77,10 +73,8 @@ object PipelineRuns {
     } yield hashes
 
   private def lastRun(operator: PipelinedJoinExec, query: QueryExecution): Option[Either[String, RunLog]] =
-    synchronized {
-      operator.getTagValue(Key).flatMap { key =>
-        runs.toSeq.reverseIterator.collectFirst { case (place, run) if place.key == key && place.holds(query) => run }
-      }
+    operator.getTagValue(Key).flatMap { key =>
+      runs.collectFirst { case (place, run) if place.key == key && place.holds(query) => run }
     }
 
   /** For each pipeline in the plan of a DataFrame, top down: the labels of its joins, and its last run. A pipeline that

@@ -1,12 +1,11 @@
 package org.apache.spark.sql.sparkext
 
 import java.nio.file.{Files, NoSuchFileException, Path}
-import java.util.{Collections, LinkedHashMap}
 import java.util.concurrent.TimeUnit.SECONDS
 
 import scala.util.{Try, Using}
 
-import org.json4s._
+import com.google.common.cache.CacheBuilder
 import org.json4s.jackson.JsonMethods.parse
 
 import org.apache.spark.TaskContext
@@ -27,6 +26,7 @@ class TaskReports(
     log: CollectionAccumulator[String],
     worked: CollectionAccumulator[(Int, Double)])
     extends Serializable {
+  import Shared.formats
 
   def collectFrom(task: TaskContext): Unit = {
     val path = OwnFiles.besideTask(run, task, "report")
@@ -42,7 +42,6 @@ class TaskReports(
   }
 
   private def record(text: String, task: TaskContext): Unit = {
-    implicit val formats: Formats = DefaultFormats
     val report = parse(text).extract[TaskReport]
     metrics("probeRows") += report.rows_in
     metrics("morsels") += report.morsels
@@ -57,7 +56,7 @@ class TaskReports(
     report.indexes.zipWithIndex.foreach { case (index, join) =>
       // Tasks of a node share the index of a replicated build side: the first task that reports the index counts it.
       // Each partition of a partitioned build side has an index of its own.
-      if (index.is_partition || TaskReports.counted.add(run -> join)) {
+      if (index.is_partition || TaskReports.isFirst(run, join)) {
         metrics("indexTime") += nanoseconds(index.seconds)
         metrics("indexBytes") += index.bytes
         if (index.reused) metrics("reusedIndexes") += 1
@@ -82,14 +81,14 @@ class TaskReports(
 }
 
 private object TaskReports {
+  private val Remembered = 10000L
 
   /** The indexes that have been counted, by run and join number, as long as tasks may still report them. */
-  private val counted: java.util.Set[(String, Int)] = Collections.synchronizedSet(
-    Collections.newSetFromMap(new LinkedHashMap[(String, Int), java.lang.Boolean] {
-      override def removeEldestEntry(eldest: java.util.Map.Entry[(String, Int), java.lang.Boolean]): Boolean =
-        size > Remembered
-    }))
-  private val Remembered = 10000
+  private val counted =
+    CacheBuilder.newBuilder().maximumSize(Remembered).build[(String, Int), java.lang.Boolean]().asMap
+
+  /** Whether an index is reported for the first time. */
+  def isFirst(run: String, join: Int): Boolean = counted.putIfAbsent(run -> join, true) == null
 
   /** Longer than a worker may live after its task was stopped early. */
   private val LateSeconds = 10L

@@ -1,4 +1,0 @@
-package org.apache.spark.sql.sparkext
-
-/** The row getters that exist in this Spark version, but not in all supported ones. */
-trait VersionedRow extends RowOfBinaryViews
