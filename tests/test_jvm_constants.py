@@ -21,7 +21,7 @@ SCALA = Path(__file__).parents[1] / "sparkext" / "jvm" / "common" / "protocol"
 TABLES = {
     name
     for path in SCALA.parent.rglob("*.scala")
-    for name in re.findall(r'\bShared(?:\.fields)?\("(\w+)"\)', path.read_text())
+    for name in re.findall(r'\bShared(?:\.\w+)?(?:\[[\w\[\], ]+\])?\("(\w+)"\)', path.read_text())
 }
 FIELDS = {"args", "type", "list", "source", "text", "checked", "op"}
 

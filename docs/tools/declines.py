@@ -656,7 +656,7 @@ OTHER_TEXTS = {
     "OwnBuilds.scala": {"build sides"},
     "OwnPipelines.scala": {"build side"},
     "PipelinedBuild.scala": {"derived by a separate pipeline…", ", of whole groups", "not a pipeline: …"},
-    "ChainLayout.scala": {"… … …", "… as of … ~ …"},
+    "ChainLayout.scala": {"… as of … ~ …"},
     "ColumnarParts.scala": {"columns of a build side"},
     "ColumnsToArrow.scala": {"columns of … are not copied to …"},
     "ConfigKey.scala": {
@@ -678,7 +678,7 @@ OTHER_TEXTS = {
     "IcebergTable.scala": {"not a Parquet scan: … files of Iceberg", "snapshot …", "… of … is …"},
     "Guarded.scala": {"planning pipelined joins failed (…), so Spark plans without them: please report this", "… …"},
     "JoinChain.scala": {"… …"},
-    "JoinStage.scala": {"an …", "a …"},
+    "JoinStage.scala": {"an …", "a …", "… … …"},
     "Groups.scala": {"… of …"},
     "TopRows.scala": {"… by …", "… … …"},
     "PipelineMetrics.scala": None,
@@ -707,7 +707,6 @@ OTHER_TEXTS = {
     "RuntimeFallback.scala": {"… of child … of the pipeline", "Child … of the pipeline", "no columns chosen: …"},
     "PipelinedJoinStrategy.scala": {"Spark's own join runs instead of a pipeline: …; at …"},
     "WholeGroupsExec.scala": {"… ……"},
-    "RowInPlace.scala": {"rows of a batch do not change", "there are no more rows"},
     "PythonBatches.scala": {
         "BlockError: blocks at bytes (\\d+) to \\d+ of ['\"](.*)['\"] cannot be read: (.*)",
         "FileReadError: cannot read ['\"](.*)['\"]: (no such file)?",

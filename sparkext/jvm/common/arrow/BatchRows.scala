@@ -15,8 +15,6 @@ final class BatchRows(most: Int) {
 }
 
 object BatchRows {
-  import Shared.formats
-
-  private val First = Shared("first_batch_rows").extract[Int]
-  private val Growth = Shared("batch_growth").extract[Int]
+  private val First = Shared[Int]("first_batch_rows")
+  private val Growth = Shared[Int]("batch_growth")
 }

@@ -30,44 +30,21 @@ case class ColumnarInput(source: SparkPlan, columns: Seq[Int], filters: Seq[Seq[
 object ColumnarInput {
 
   /** The columns from which Spark would make the rows of `plan`, or the reason why rows are needed. */
-  def of(plan: SparkPlan): Either[String, ColumnarInput] = peel(plan).flatMap { case Peeled(source, outputs, filters) =>
-    val columns = outputs.map(column => source.output.indexWhere(_.exprId == column.exprId))
-    if (outputs.isEmpty) Left("no columns")
-    else outputs.find(column => !ColumnCopy.copies(column.dataType)).map { column =>
+  def of(plan: SparkPlan): Either[String, ColumnarInput] = for {
+    peeled <- PeeledPlan.of(plan)
+    PeeledPlan(source, _, filters) = peeled
+    found = AttributeSeq(source.output)
+    _ <- Reasons.check(source.supportsColumnar, s"rows come from ${source.nodeName}")
+    outputs <- Reasons.all(peeled.outputs.map {
+      case column: Attribute => Right(column)
+      case computed => Left(s"a column that Spark computes: ${Wording.of(computed)}")
+    })
+    _ <- Reasons.check(outputs.nonEmpty, "no columns")
+    _ <- outputs.find(column => !ColumnCopy.copies(column.dataType)).map { column =>
       s"column ${column.name} of type ${column.dataType.simpleString}"
-    }.orElse(filters.flatten.flatMap(uncovered).headOption).toLeft(ColumnarInput(source, columns, filters))
-  }
-
-  /** `outputs` and `filters` refer to the output of the source. The filters are in the order of their evaluation. */
-  private case class Peeled(source: SparkPlan, outputs: Seq[Attribute], filters: Seq[Seq[Expression]])
-
-  private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
-    case WholeStageCodegenExec(child) => peel(child)
-    case InputAdapter(child) => peel(child)
-    case ColumnarToRowExec(child) => peel(child)
-    case FilterExec(condition, child) =>
-      val parts = Trees.conjuncts(condition)
-      if (parts.exists(Trees.isDeep)) Left("a filter nested too deeply")
-      else peel(child).map { below =>
-        below.copy(filters =
-          below.filters :+ parts.map(Expressions.replacing(AttributeMap(child.output.zip(below.outputs)))))
-      }
-    case ProjectExec(columns, child) =>
-      peel(child).flatMap { below =>
-        val sources = AttributeMap(child.output.zip(below.outputs))
-        val outputs = columns.map {
-          case attribute: Attribute => sources.get(attribute)
-          case Alias(attribute: Attribute, _) => sources.get(attribute)
-          case _ => None
-        }
-        columns.zip(outputs).collectFirst { case (column, None) =>
-          s"a column that Spark computes: ${Wording.of(column)}"
-        }
-          .toLeft(below.copy(outputs = outputs.flatten))
-      }
-    case source if source.supportsColumnar => Right(Peeled(source, source.output, Nil))
-    case other => Left(s"rows come from ${other.nodeName}")
-  }
+    }.toLeft(())
+    _ <- filters.flatten.flatMap(uncovered).headOption.toLeft(())
+  } yield ColumnarInput(source, outputs.map(column => found.indexOf(column.exprId)), filters)
 
   /** The reason why a condition cannot be evaluated for single rows, if it cannot. */
   private def uncovered(condition: Expression): Option[String] =

@@ -83,14 +83,14 @@ object Exchange {
 
   /** Whether a join can be partitioned, or the reason why not. */
   def check(stage: JoinStage): Either[String, Unit] = for {
-    _ <- JoinStage.check(stage.asOf.isEmpty, "an as-of join cannot be partitioned")
+    _ <- Reasons.check(stage.asOf.isEmpty, "an as-of join cannot be partitioned")
     _ <- files
   } yield ()
 
   /** Whether workers may write the files that Spark's shuffle serves, or the reason why not. */
   def files: Either[String, Unit] = Option(SparkEnv.get).toRight("no Spark environment").flatMap { env =>
     for {
-      _ <- JoinStage.check(
+      _ <- Reasons.check(
         SparkShim.shuffleManager(env).isInstanceOf[SortShuffleManager],
         s"${SparkShim.shuffleManager(env).getClass.getName} does not serve files that workers write"
       )

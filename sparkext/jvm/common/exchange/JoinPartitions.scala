@@ -14,7 +14,7 @@ case class JoinPartitions(shares: Seq[PartitionShare], moved: Int, split: Int, l
 object JoinPartitions {
   import Shared.formats
 
-  private def cost(name: String): Double = (Shared("partitions") \ name).extract[Double]
+  private val cost = Shared[Map[String, Double]]("partitions")
   private val Received = cost("received")
   private val Met = cost("compared") + cost("produced")
   private val PerBuildRow = cost("per_build_row")
@@ -23,7 +23,7 @@ object JoinPartitions {
   private val PerBlock = cost("per_block")
   private val LeastSeconds = cost("least_seconds")
   private val PartitionSeconds = cost("partition_seconds")
-  private val BuildBytes = (Shared("partitions") \ "build_bytes").extract[Long]
+  private val BuildBytes = cost("build_bytes")
 
   /** A plan of one partition for all rows, if the load balancer would plan no more than one even if all rows of a
     * bucket matched. Calling the load balancer would then only cost time. See Python's `waves`. `paired`: build sides,

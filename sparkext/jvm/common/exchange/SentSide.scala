@@ -9,8 +9,8 @@ import scala.concurrent.duration.Duration
 import org.apache.spark.{MapOutputTrackerMaster, PartitionIdPassthrough, ShuffleDependency, SparkEnv}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.scheduler.MapStatus
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute}
-import org.apache.spark.sql.execution.{InputAdapter, ProjectExec, SparkPlan, WholeStageCodegenExec}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSeq}
+import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
@@ -83,24 +83,14 @@ object SentSide {
     pipelineOf(plan).flatMap(_.leaving(rows)).orElse(over(plan).leaving(rows)).get
 
   /** The pipeline that produces the rows of `plan`, below operators that only choose and rename columns. */
-  def pipelineOf(plan: SparkPlan): Option[PipelinedJoinExec] = plan match {
-    case pipeline: PipelinedJoinExec if pipeline.grouping.isEmpty && pipeline.top.isEmpty =>
-      Some(pipeline.as(pipeline.copy()))
-    case WholeStageCodegenExec(child) => pipelineOf(child)
-    case InputAdapter(child) => pipelineOf(child)
-    case ProjectExec(columns, child) =>
-      val chosen = columns.map {
-        case column: Attribute => Some(column)
-        case Alias(column: Attribute, _) => Some(column)
-        case _ => None
-      }
-      pipelineOf(child).filter(_ => chosen.forall(_.isDefined)).map { pipeline =>
-        val origins =
-          chosen.flatten.map(column => pipeline.origins(pipeline.output.indexWhere(_.exprId == column.exprId)))
-        pipeline.as(pipeline.copy(output = columns.map(_.toAttribute), origins = origins))
-      }
-    case _ => None
-  }
+  def pipelineOf(plan: SparkPlan): Option[PipelinedJoinExec] =
+    PeeledPlan.of(plan).toOption.collect {
+      case PeeledPlan(pipeline: PipelinedJoinExec, outputs, Nil)
+          if pipeline.grouping.isEmpty && pipeline.top.isEmpty && outputs.forall(_.isInstanceOf[Attribute]) =>
+        val columns = AttributeSeq(pipeline.output)
+        val origins = outputs.collect { case column: Attribute => pipeline.origins(columns.indexOf(column.exprId)) }
+        pipeline.as(pipeline.copy(output = plan.output, origins = origins))
+    }
 
   /** A pipeline without joins. */
   private def over(plan: SparkPlan): PipelinedJoinExec = PipelinedJoinExec(

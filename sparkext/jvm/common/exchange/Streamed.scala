@@ -30,12 +30,12 @@ object Streamed {
     val conf = context.getConf
     val cores = context.maxNumConcurrentTasks(context.resourceProfileManager.defaultResourceProfile)
     for {
-      _ <- JoinStage.check(SparkShim.streams, s"Spark ${context.version} has no pipelined shuffle")
+      _ <- Reasons.check(SparkShim.streams, s"Spark ${context.version} has no pipelined shuffle")
       _ <-
         Seq(DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED).find(conf.get(_)).map(key => s"${key.key} is set").toLeft(())
       _ <-
         Secured.find(conf.getBoolean(_, false)).map(key => s"Spark's pipelined shuffle does not follow $key").toLeft(())
-      _ <- JoinStage.check(cores >= 2, "the application has fewer than two cores")
+      _ <- Reasons.check(cores >= 2, "the application has fewer than two cores")
     } yield Streamed(cores - cores / 2, cores / 2)
   }
 

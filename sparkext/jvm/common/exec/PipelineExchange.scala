@@ -6,7 +6,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 
-/** The exchange of an operator that runs: the sides that are sent to partitions, and what the partitions receive. */
+/** The exchange of an operator that runs: the sides that are sent, and the input of the partitions. */
 private class PipelineExchange(operator: PipelinedJoinExec, by: Exchange) {
   import PipelinedJoinExec.Source
   import operator.{builds, joins, metrics, ownsBuild, probe, settings}
@@ -27,7 +27,7 @@ private class PipelineExchange(operator: PipelinedJoinExec, by: Exchange) {
     }
   }
 
-  private def keysOf(number: Int, column: PlannedKey => Int): Seq[SentKey] =
+  private def keysOf(number: Int, column: PlannedComparison => Int): Seq[SentKey] =
     joins(number).keys.map(key => SentKey(column(key), key.keyType, key.nullSafe))
 
   private def probeKeys: Seq[SentKey] = keysOf(by.builds.head, _.probe.column)

@@ -47,7 +47,7 @@ case class PipelinedBuild(
 object PipelinedBuild {
 
   /** The pipeline that produces the rows of `plan`, below operators that only filter and compute them. */
-  def below(plan: SparkPlan): Option[PipelinedJoinExec] = source(plan) match {
+  def below(plan: SparkPlan): Option[PipelinedJoinExec] = PeeledPlan.source(plan) match {
     case pipeline: PipelinedJoinExec => Some(pipeline).filter(_.grouping.isEmpty)
     case WholeGroupsExec(_, _, pipeline: PipelinedJoinExec, _) => Some(pipeline)
     case _ => None
@@ -57,62 +57,47 @@ object PipelinedBuild {
     * them.
     */
   def wholeBelow(plan: SparkPlan): Option[WholeGroupsExec] =
-    Some(source(plan)).collect { case groups: WholeGroupsExec => groups }
+    Some(PeeledPlan.source(plan)).collect { case groups: WholeGroupsExec => groups }
 
-  @scala.annotation.tailrec
-  private def source(plan: SparkPlan): SparkPlan = plan match {
-    case WholeStageCodegenExec(child) => source(child)
-    case InputAdapter(child) => source(child)
-    case FilterExec(_, child) => source(child)
-    case ProjectExec(_, child) => source(child)
-    case other => other
-  }
+  def of(plan: SparkPlan): Either[String, PipelinedBuild] =
+    for {
+      peeled <- PeeledPlan.of(plan, refused)
+      pipeline <- pipelineOf(peeled.source).toRight(s"not a pipeline: ${peeled.source.nodeName}")
+      (operator, results) = pipeline
+      _ <- Reasons.check(operator.parts.isEmpty, "a full outer join shuffles the rows")
+      _ <- Reasons.check(operator.exchange.isEmpty, "a partitioned join")
+      scan <- operator.inputs.probeScan.left.map(reason => s"its probe side: $reason")
+      builds = operator.inputs.ownBuilds
+      _ <- builds.zipWithIndex.collectFirst { case (Left(reason), number) =>
+        s"its build side ${number + 1}: $reason"
+      }.toLeft(())
+      atResults = Expressions.replacing(AttributeMap(peeled.source.output.zip(results)))
+      filter = Failing.inTurn(peeled.filters.flatten.map(atResults))
+      columns = peeled.outputs.map(atResults)
+      projection <- projected(operator, filter, columns)
+    } yield PipelinedBuild(
+      operator,
+      scan,
+      builds.flatMap(_.toOption),
+      peeled.source.isInstanceOf[WholeGroupsExec],
+      filter,
+      columns,
+      projection)
 
-  def of(plan: SparkPlan): Either[String, PipelinedBuild] = for {
-    peeled <- peel(plan)
-    operator = peeled.operator
-    _ <- JoinStage.check(operator.parts.isEmpty, "a full outer join shuffles the rows")
-    _ <- JoinStage.check(operator.exchange.isEmpty, "a partitioned join")
-    scan <- operator.inputs.probeScan.left.map(reason => s"its probe side: $reason")
-    builds = operator.inputs.ownBuilds
-    _ <- builds.zipWithIndex.collectFirst { case (Left(reason), number) =>
-      s"its build side ${number + 1}: $reason"
-    }.toLeft(())
-    filter = Failing.inTurn(peeled.filters)
-    projection <- projected(operator, filter, peeled.columns)
-  } yield PipelinedBuild(operator, scan, builds.flatMap(_.toOption), peeled.whole, filter, peeled.columns, projection)
-
-  /** `filters` and `columns` refer to the output of `operator`. */
-  private case class Peeled(
-      operator: PipelinedJoinExec,
-      whole: Boolean,
-      filters: Seq[Expression],
-      columns: Seq[Expression])
-
-  private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
-    case pipeline: PipelinedJoinExec => Right(Peeled(pipeline, whole = false, Nil, pipeline.output))
+  /** The pipeline of an operator, and the operator's output in terms of the pipeline's output. */
+  private def pipelineOf(source: SparkPlan): Option[(PipelinedJoinExec, Seq[Expression])] = source match {
+    case pipeline: PipelinedJoinExec => Some(pipeline -> pipeline.output)
     case WholeGroupsExec(results, _, pipeline: PipelinedJoinExec, _) =>
-      Right(Peeled(pipeline, whole = true, Nil, results.map(Expressions.unnamed)))
-    case WholeStageCodegenExec(child) => peel(child)
-    case InputAdapter(child) => peel(child)
-    case FilterExec(condition, child) =>
-      for {
-        below <- peel(child)
-        _ <- JoinStage.check(!Trees.isDeep(condition), "a filter nested too deeply")
-        _ <- JoinStage.check(condition.deterministic, s"a filter that is not deterministic: ${Wording.of(condition)}")
-      } yield below.copy(filters = below.filters :+ over(child, below)(condition))
-    case ProjectExec(columns, child) =>
-      for {
-        below <- peel(child)
-        _ <- JoinStage.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
-        _ <- columns.find(!_.deterministic).map(column =>
-          s"a column that is not deterministic: ${Wording.of(column)}").toLeft(())
-      } yield below.copy(columns = columns.map(column => over(child, below)(Expressions.unnamed(column))))
-    case other => Left(s"not a pipeline: ${other.nodeName}")
+      Some(pipeline -> results.map(Expressions.unnamed))
+    case _ => None
   }
 
-  private def over(child: SparkPlan, below: Peeled): Expression => Expression =
-    Expressions.replacing(AttributeMap(child.output.zip(below.columns)))
+  private val refused: PartialFunction[SparkPlan, Option[String]] = {
+    case FilterExec(condition, _) if !condition.deterministic =>
+      Some(s"a filter that is not deterministic: ${Wording.of(condition)}")
+    case ProjectExec(columns, _) =>
+      columns.find(!_.deterministic).map(column => s"a column that is not deterministic: ${Wording.of(column)}")
+  }
 
   def place(operator: PipelinedJoinExec)(column: Attribute): ColumnRef =
     ColumnRef(0, operator.output.indexWhere(_.exprId == column.exprId))
@@ -124,12 +109,12 @@ object PipelinedBuild {
     def written(expression: Expression): Either[String, JValue] =
       WorkerEvaluator.Arrow.of(expression, place(operator)).left.map(part =>
         s"an expression that only Spark evaluates: $part")
-    val places = columns.map {
-      case column: Attribute => WorkerExpression.of(column, place(operator)).map(_.json)
-      case computed => written(computed)
-    }
-    val condition = filter.map(written)
-    (condition.toSeq ++ places).collectFirst { case Left(reason) => reason }.toLeft(
-      WorkOrder.projection(condition.flatMap(_.toOption), places.flatMap(_.toOption)))
+    for {
+      condition <- Reasons.all(filter.toSeq.map(written))
+      places <- Reasons.all(columns.map {
+        case column: Attribute => WorkerExpression.of(column, place(operator)).map(_.json)
+        case computed => written(computed)
+      })
+    } yield WorkOrder.projection(condition.headOption, places)
   }
 }

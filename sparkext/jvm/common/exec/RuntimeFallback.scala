@@ -12,17 +12,9 @@ import org.apache.spark.sql.catalyst.plans.physical.{
   SinglePartition,
   UnknownPartitioning
 }
-import org.apache.spark.sql.execution.{
-  LeafExecNode,
-  RDDScanExec,
-  ShuffledRowRDD,
-  SortExec,
-  SparkPlan,
-  UnsafeRowSerializer
-}
+import org.apache.spark.sql.execution.{LeafExecNode, RDDScanExec, SortExec, SparkPlan, UnsafeRowSerializer}
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
-import org.apache.spark.sql.execution.metric.{SQLMetric, SQLShuffleReadMetricsReporter, SQLShuffleWriteMetricsReporter}
 import org.apache.spark.sql.types._
 
 /** A source of a pipeline as a leaf of Spark's own joins: the rows that the pipeline would have sent to workers.
@@ -74,13 +66,16 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
 
   def execute(): RDD[InternalRow] = {
     val joined =
-      if (inOne) fetchedTo(SinglePartition, plan.execute(), columns)
+      if (inOne) Parts.shuffled(plan.execute(), columns, SinglePartition)
       else if (atHome) broughtHome(plan.execute())
       else plan.execute()
     val found = operator.grouping.map(grouped(_, joined)).getOrElse(joined)
     val rows = partitioning match {
       case partitions: PartitioningByIndex =>
-        fetchedTo(HashPartitioning(partitions.keys, operator.conf.numShufflePartitions), found, operator.output)
+        Parts.shuffled(
+          found,
+          operator.output,
+          HashPartitioning(partitions.keys, operator.conf.numShufflePartitions))
       case _ => found
     }
     val count = operator.longMetric("numOutputRows")
@@ -101,11 +96,8 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
     grouping.partial.withNewChildren(Seq(child)).execute()
   }
 
-  private def fetchedTo(partitions: Partitioning, rows: RDD[InternalRow], columns: Seq[Attribute]): RDD[InternalRow] =
-    shuffled(ShuffleExchangeExec.prepareShuffleDependency(rows, columns, partitions, serializer(columns), _))
-
   /** Shuffles rows to the partitions whose numbers are in their last column. */
-  private def broughtHome(rows: RDD[InternalRow]): RDD[InternalRow] = shuffled { metrics =>
+  private def broughtHome(rows: RDD[InternalRow]): RDD[InternalRow] = Parts.shuffledBy(rows.sparkContext) { metrics =>
     val (output, sent, at) = (columns, columns :+ home.toAttribute, columns.length)
     val numbered = rows.mapPartitionsInternal { rows =>
       val projection = UnsafeProjection.create(output, sent)
@@ -114,18 +106,9 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
     new ShuffleDependency[Int, InternalRow, InternalRow](
       numbered,
       new PartitionIdPassthrough(partitioning.numPartitions),
-      serializer(columns),
+      new UnsafeRowSerializer(columns.length),
       shuffleWriterProcessor = ShuffleExchangeExec.createShuffleWriteProcessor(metrics)
     )
-  }
-
-  private def serializer(columns: Seq[Attribute]): UnsafeRowSerializer = new UnsafeRowSerializer(columns.length)
-
-  private def shuffled(by: Map[String, SQLMetric] => ShuffleDependency[Int, InternalRow, InternalRow])
-      : RDD[InternalRow] = {
-    val context = operator.session.sparkContext
-    val written = SQLShuffleWriteMetricsReporter.createShuffleWriteMetrics(context)
-    new ShuffledRowRDD(by(written), SQLShuffleReadMetricsReporter.createShuffleReadMetrics(context))
   }
 }
 
@@ -206,9 +189,16 @@ object RuntimeFallback {
       case "existence" => ExistenceJoin(stage.existence.get)
     }
 
-    private def keys(build: SourceRows): Seq[Expression] = stage.keys.zip(planned.keys).map { case (key, place) =>
-      val (one, other) = (probed(key.probe, place.probe), indexed(key.build, build.output(place.build)))
-      if (key.nullSafe) EqualNullSafe(one, other) else EqualTo(one, other)
+    private def keys(build: SourceRows): Seq[Expression] = comparisons(stage.keys, planned.keys, build)
+
+    private def comparisons(
+        compared: Seq[StageComparison],
+        places: Seq[PlannedComparison],
+        build: SourceRows): Seq[Expression] = compared.zip(places).map { case (comparison, place) =>
+      Comparison(
+        comparison.operator,
+        probed(comparison.probe, place.probe),
+        indexed(comparison.build, build.output(place.build)))
     }
 
     /** The guard precedes the ranges, whose sums wrap around instead of failing. On pairs for which a sum overflows,
@@ -216,16 +206,7 @@ object RuntimeFallback {
       */
     private def guard: Option[Expression] = stage.guard.map(chain.atSources)
 
-    private def ranges(build: SourceRows): Seq[Expression] =
-      stage.ranges.zip(planned.ranges).map { case (range, place) =>
-        val (one, other) = (probed(range.probe, place.probe), indexed(range.build, build.output(place.build)))
-        range.operator match {
-          case "<" => LessThan(one, other)
-          case "<=" => LessThanOrEqual(one, other)
-          case ">" => GreaterThan(one, other)
-          case ">=" => GreaterThanOrEqual(one, other)
-        }
-      }
+    private def ranges(build: SourceRows): Seq[Expression] = comparisons(stage.ranges, planned.ranges, build)
 
     private def conditions: Seq[Expression] = stage.conditions.map(chain.atSources)
 

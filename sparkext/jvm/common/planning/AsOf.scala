@@ -56,16 +56,12 @@ case class PipelinedAsOf(
     PipelinedAsOf.kind(joinType),
     left,
     right,
-    probeKeys.zip(buildKeys).zip(nullSafe).map { case ((one, other), safe) => StageKey(one, other, safe) },
+    probeKeys.zip(buildKeys).zip(nullSafe).map { case ((one, other), safe) =>
+      StageComparison(one, if (safe) Comparison.NullSafe else "=", other)
+    },
     Nil,
     Some(StageAsOf(probe, build, direction, exact, tolerance)),
-    None,
-    None,
-    None,
-    None,
-    None,
-    hint,
-    foreignHint = None
+    hint = hint
   )
 
   override protected def withNewChildrenInternal(newLeft: LogicalPlan, newRight: LogicalPlan): PipelinedAsOf =
@@ -86,7 +82,7 @@ object PipelinedAsOf {
   * of DataFrames. A replaced join is hardly ever returned to Spark, so all requirements are checked here.
   */
 class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Logging {
-  import JoinStage.check
+  import Reasons.check
 
   override def apply(plan: LogicalPlan): LogicalPlan =
     if (plan.containsPattern(AS_OF_JOIN)) Guarded.rule("asof", plan)(takenOver(plan)) else plan
@@ -121,7 +117,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     for {
       _ <- settings.hintedOnly.filterNot(_ => settings.force || hint.isDefined).toLeft(())
       _ <- check(!join.isStreaming, "a streaming join")
-      _ <- check(!Trees.isDeeper[LogicalPlan](join, Trees.DeepestPlan), "a plan nested too deeply")
+      _ <- Trees.check(join)
       _ <- check(!join.expressions.exists(Trees.isDeep), "a condition nested too deeply")
       pair <- nearness(join, sides)
       tolerance <- toleranceOf(join, pair)
@@ -178,7 +174,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
       found <- pair.filter(pair => sides.areSides(pair.probe, pair.build)).toRight(
         s"a condition of another form: ${Wording.of(join.asOfCondition)}")
       values = Seq(found.probe, found.build)
-      _ <- values.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+      _ <- Reasons.all(values.map(Expressions.deferrable))
       _ <- values.find(Failing.may).map(value => s"a value that may fail: ${value.sql}").toLeft(())
       _ <- check(
         found.probe.dataType == found.build.dataType && hasDistance(found.probe.dataType),
@@ -248,14 +244,12 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     if (units.isValidLong) Some(units.toLongExact) else None
   }
 
-  private def keysOf(join: AsOfJoin, sides: Sides): Either[String, Seq[StageKey]] = {
-    val found = join.condition.toSeq.flatMap(Trees.conjuncts).map { condition =>
-      JoinStage.key(condition, sides).toRight(
-        s"a condition that is not an equality of the two sides: ${Wording.of(condition)}")
-    }
+  private def keysOf(join: AsOfJoin, sides: Sides): Either[String, Seq[StageComparison]] =
     for {
-      keys <- found.collectFirst { case Left(reason) => reason }.toLeft(found.collect { case Right(key) => key })
+      keys <- Reasons.all(join.condition.toSeq.flatMap(Trees.conjuncts).map { condition =>
+        JoinStage.key(condition, sides).toRight(
+          s"a condition that is not an equality of the two sides: ${Wording.of(condition)}")
+      })
       _ <- keys.flatMap(JoinStage.unsupportedKey).headOption.toLeft(())
     } yield keys
-  }
 }

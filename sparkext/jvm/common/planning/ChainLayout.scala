@@ -2,6 +2,8 @@ package org.apache.spark.sql.sparkext
 
 import scala.collection.mutable
 
+import org.json4s.JsonAST.JValue
+
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
@@ -143,10 +145,8 @@ object ChainLayout {
       plan -> (if (columns.isEmpty) Seq(Alias(Literal(0), "nothing")()) else columns.toSeq)
     }
 
-    def joins: Either[String, Seq[PlannedJoin]] = {
-      val planned = chain.stages.zipWithIndex.map { case (stage, number) => join(stage, number + 1) }
-      planned.collectFirst { case Left(reason) => reason }.toLeft(planned.collect { case Right(join) => join })
-    }
+    def joins: Either[String, Seq[PlannedJoin]] =
+      Reasons.all(chain.stages.zipWithIndex.map { case (stage, number) => join(stage, number + 1) })
 
     /** All filters as one condition. */
     def filter: Either[String, Option[PlannedFilter]] = Failing.inTurn(filters) match {
@@ -161,52 +161,44 @@ object ChainLayout {
     }
 
     private def join(stage: JoinStage, source: Int): Either[String, PlannedJoin] = {
-      val keys = stage.keys.map { key =>
-        for (probe <- reference(chain.atSources(key.probe), source)) yield PlannedKey(
+      def compared(comparison: StageComparison): Either[String, PlannedComparison] =
+        for (probe <- reference(chain.atSources(comparison.probe), source)) yield PlannedComparison(
           probe,
-          indexed(source, key.build),
-          KeyTypes.name(key.build.dataType).get,
-          key.nullSafe)
-      }
-      val ranges = stage.ranges.map { range =>
-        for (probe <- reference(chain.atSources(range.probe), source)) yield PlannedRange(
-          probe,
-          range.operator,
-          indexed(source, range.build),
-          KeyTypes.name(range.build.dataType).get)
-      }
-      val asOf = stage.asOf.map { near =>
-        for (probe <- reference(chain.atSources(near.probe), source)) yield PlannedAsOf(
-          probe,
-          indexed(source, near.build),
-          KeyTypes.name(near.build.dataType).get,
-          near.direction,
-          near.exact,
-          near.tolerance)
-      }
+          comparison.operator,
+          indexed(source, comparison.build),
+          keyType(comparison.build))
       // That workers cover the conditions was checked when the stage was made.
-      val condition =
-        stage.condition.flatMap(part => WorkerEvaluator.Arrow.of(chain.atSources(part), place(_, source)).toOption)
-      val theta =
-        stage.theta.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place(_, source)).toOption)
-      val guard =
-        stage.guard.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place(_, source)).toOption)
-      (keys ++ ranges ++ asOf).collectFirst { case Left(reason) => reason }.toLeft(
-        PlannedJoin(
-          stage.kind,
-          keys.collect { case Right(key) => key },
-          ranges.collect { case Right(range) => range },
-          asOf.flatMap(_.toOption),
-          condition,
-          theta,
-          guard,
-          stage.formula.filter(Failing.may).map(pairCondition(_, stage, source)),
-          label(stage),
-          stage.hint.flatMap(_.algorithm).getOrElse(settings.algorithm),
-          isProbeOrdered(stage),
-          stage.hint.flatMap(_.maxBytes).getOrElse(settings.maxBuildBytes)
-        ))
+      def written(condition: Option[Expression], evaluator: WorkerEvaluator): Option[JValue] =
+        condition.flatMap(part => evaluator.of(chain.atSources(part), place(_, source)).toOption)
+      for {
+        keys <- Reasons.all(stage.keys.map(compared))
+        ranges <- Reasons.all(stage.ranges.map(compared))
+        asOf <- Reasons.all(stage.asOf.toSeq.map { near =>
+          for (probe <- reference(chain.atSources(near.probe), source)) yield PlannedAsOf(
+            probe,
+            indexed(source, near.build),
+            keyType(near.build),
+            near.direction,
+            near.exact,
+            near.tolerance)
+        })
+      } yield PlannedJoin(
+        stage.kind,
+        keys,
+        ranges,
+        asOf.headOption,
+        written(stage.condition, WorkerEvaluator.Arrow),
+        written(stage.theta, WorkerEvaluator.Compiled),
+        written(stage.guard, WorkerEvaluator.Compiled),
+        stage.formula.filter(Failing.may).map(pairCondition(_, stage, source)),
+        label(stage),
+        stage.hint.flatMap(_.algorithm).getOrElse(settings.algorithm),
+        isProbeOrdered(stage),
+        stage.hint.flatMap(_.maxBytes).getOrElse(settings.maxBuildBytes)
+      )
     }
+
+    private def keyType(key: Expression): String = KeyTypes.name(key.dataType).get
 
     /** Whether probe rows are ordered by the only key. No stage changes their order. */
     private def isProbeOrdered(stage: JoinStage): Boolean = stage.keys match {
@@ -292,12 +284,10 @@ object ChainLayout {
     }
 
     private def label(stage: JoinStage): String = {
-      val keys =
-        stage.keys.map(key => s"${Wording.of(key.probe)} ${if (key.nullSafe) "<=>" else "="} ${Wording.of(key.build)}")
-      val ranges = stage.ranges.map(range => s"${Wording.of(range.probe)} ${range.operator} ${Wording.of(range.build)}")
       val near =
         stage.asOf.map(near => s"${near.direction} as of ${Wording.of(near.probe)} ~ ${Wording.of(near.build)}")
-      Redaction.redacted((near ++ keys ++ ranges ++ stage.conditions.map(Wording.of)).mkString(" AND "))
+      Redaction.redacted(
+        (near ++ (stage.keys ++ stage.ranges).map(_.described) ++ stage.conditions.map(Wording.of)).mkString(" AND "))
     }
   }
 }

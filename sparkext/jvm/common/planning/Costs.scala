@@ -1,7 +1,7 @@
 package org.apache.spark.sql.sparkext
 
 import org.apache.spark.sql.catalyst.expressions.{AttributeSet, Expression}
-import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Filter, LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LogicalPlan}
 import org.apache.spark.sql.execution.adaptive.{LogicalQueryStage, ShuffleQueryStageExec}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{BinaryType, StringType}
@@ -188,14 +188,11 @@ object Costs {
     case _ => false
   }
 
-  @scala.annotation.tailrec
-  private def isGroupedBy(plan: LogicalPlan, keys: AttributeSet): Boolean = plan match {
+  private def isGroupedBy(plan: LogicalPlan, keys: AttributeSet): Boolean = Trees.source(plan) match {
     case aggregate: Aggregate =>
       val groups =
         aggregate.aggregateExpressions.filter(column => aggregate.groupingExpressions.exists(_.semanticEquals(column)))
       groups.length == aggregate.groupingExpressions.length && AttributeSet(groups).subsetOf(keys)
-    case Filter(_, child) => isGroupedBy(child, keys)
-    case Project(_, child) => isGroupedBy(child, keys)
     case _ => false
   }
 

@@ -36,12 +36,9 @@ object Estimates {
     val renamed = AttributeMap(aggregate.collect { case Project(columns, _) => columns }.flatten.collect {
       case alias @ Alias(column: Attribute, _) => alias.toAttribute -> column
     })
-    @scala.annotation.tailrec
-    def source(column: Attribute): Attribute = renamed.get(column) match {
-      case Some(below) => source(below)
-      case None => column
-    }
-    val columns = AttributeSet(aggregate.groupingExpressions.collect { case column: Attribute => source(column) })
+    val columns = AttributeSet(aggregate.groupingExpressions.collect { case column: Attribute =>
+      Expressions.origin(renamed)(column)
+    })
     val ranges = aggregate.collect { case leaf @ FileTable(table) =>
       leaf.output.filter(columns.contains).flatMap(ParquetFiles.range(table, _))
     }.flatten

@@ -13,9 +13,22 @@ private object Expressions {
     case other => other
   }
 
+  /** The value without Spark's normalisation of floats: workers treat all zeros as equal, and all NaN. */
+  def unnormalized(value: Expression): Expression = value match {
+    case KnownFloatingPointNormalized(NormalizeNaNAndZero(inner)) => inner
+    case other => other
+  }
+
   /** Replaces columns by expressions. Other columns stay. */
   def replacing(columns: AttributeMap[_ <: Expression]): Expression => Expression =
     _.transformUp { case column: Attribute => columns.getOrElse(column, column) }
+
+  /** The column that a column renames, possibly several times. */
+  @scala.annotation.tailrec
+  def origin(renamed: AttributeMap[Attribute])(column: Attribute): Attribute = renamed.get(column) match {
+    case Some(below) => origin(renamed)(below)
+    case None => column
+  }
 
   /** Whether a filter keeps the same rows if it is applied later, above further joins; or the reason why not. */
   def deferrable(condition: Expression): Either[String, Unit] =

@@ -48,10 +48,8 @@ object GroupedRows {
   def note(aggregate: Aggregate, reason: String): Unit = noteAt(aggregate.child, reason)
 
   @scala.annotation.tailrec
-  private def noteAt(plan: LogicalPlan, reason: String): Unit = plan match {
+  private def noteAt(plan: LogicalPlan, reason: String): Unit = Trees.source(plan) match {
     case join if isJoin(join) => join.setTagValue(Declined, reason)
-    case Project(_, child) => noteAt(child, reason)
-    case Filter(_, child) => noteAt(child, reason)
     case Expand(_, _, child) => noteAt(child, reason)
     case _ =>
   }
@@ -63,14 +61,14 @@ object GroupedRows {
     partial <- planned.collectFirst { case lowest: BaseAggregateExec if lowest.child.isInstanceOf[PlanLater] => lowest }
       .toRight("an aggregate without partial aggregation")
     below = partial.child.asInstanceOf[PlanLater].plan
-    _ <- JoinStage.check(!below.isStreaming, "a streaming aggregate")
+    _ <- Reasons.check(!below.isStreaming, "a streaming aggregate")
     peeled <- peel(below, settings)
     grouping <- Groups.of(partial)
     looked = AttributeSet(grouping.expressions.flatMap(_.references))
-    _ <- JoinStage.check(isJoin(peeled.rows) || looked.nonEmpty, "no column is read")
+    _ <- Reasons.check(isJoin(peeled.rows) || looked.nonEmpty, "no column is read")
     moved = Groups(partial, peeled.at.map(grouping.map))
     _ <- moved.expressions.find(Trees.isDeep).map(_ => "an expression nested too deeply").toLeft(())
-    _ <- moved.expressions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+    _ <- Reasons.all(moved.expressions.map(Expressions.deferrable))
   } yield GroupedRows(peeled.rows, peeled.filters, moved, below)
 
   /** `at`: rewrites an expression over the plan's output to the columns of `rows`, one function for each time that rows
@@ -82,7 +80,7 @@ object GroupedRows {
     case rows if isJoin(rows) || isScan(rows, settings) => Right(Peeled(rows, Nil, Seq(identity)))
     case Project(columns, child) =>
       for {
-        _ <- columns.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+        _ <- Reasons.all(columns.map(Expressions.deferrable))
         below <- peel(child, settings)
       } yield {
         val computed = AttributeMap(columns.collect { case alias @ Alias(value, _) => alias.toAttribute -> value })
@@ -90,17 +88,17 @@ object GroupedRows {
       }
     case Expand(projections, output, child) =>
       for {
-        _ <- projections.flatten.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+        _ <- Reasons.all(projections.flatten.map(Expressions.deferrable))
         below <- peel(child, settings)
         at = for (under <- below.at; projection <- projections)
           yield Expressions.replacing(AttributeMap(output.zip(projection))).andThen(under)
-        _ <- JoinStage.check(at.length <= MostProjections, s"rows expanded to more than $MostProjections")
+        _ <- Reasons.check(at.length <= MostProjections, s"rows expanded to more than $MostProjections")
       } yield below.copy(at = at)
     case Filter(condition, child) =>
       for {
         _ <- Expressions.deferrable(condition)
         below <- peel(child, settings)
-        _ <- JoinStage.check(below.at.length == 1, "a filter of expanded rows")
+        _ <- Reasons.check(below.at.length == 1, "a filter of expanded rows")
       } yield below.copy(filters = below.at.head(condition) +: below.filters)
     case other => Left(s"neither a join nor a scan of files: ${other.nodeName}")
   }

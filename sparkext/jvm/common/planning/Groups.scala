@@ -5,7 +5,6 @@ import org.json4s.JsonDSL._
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.expressions.aggregate._
-import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 import org.apache.spark.sql.types._
 
@@ -35,15 +34,13 @@ case class Grouping(keys: Seq[Expression], calls: Seq[GroupCall]) {
   def spec(place: Attribute => ColumnRef): Either[String, JValue] = {
     def written(expression: Expression): Either[String, JObject] = WorkerEvaluator.Arrow.of(expression, place)
       .left.map(part => s"an expression that only Spark evaluates: $part")
-    val writtenKeys = keys.map(written)
-    val writtenCalls = calls.map { call =>
-      for (argument <- call.argument.map(written).getOrElse(Right(JNull)))
-        yield ("function" -> call.function) ~ ("argument" -> argument) ~ ("checked" -> call.checked) ~ ("ignore_nulls" -> call.ignoreNulls)
-    }
-    (writtenKeys ++ writtenCalls).collectFirst { case Left(reason) => reason }.toLeft {
-      ("keys" -> JArray(writtenKeys.flatMap(_.toOption).toList)) ~ ("calls" -> JArray(
-        writtenCalls.flatMap(_.toOption).toList))
-    }
+    for {
+      keys <- Reasons.all(keys.map(written))
+      calls <- Reasons.all(calls.map { call =>
+        for (argument <- call.argument.map(written).getOrElse(Right(JNull)))
+          yield ("function" -> call.function) ~ ("argument" -> argument) ~ ("checked" -> call.checked) ~ ("ignore_nulls" -> call.ignoreNulls)
+      })
+    } yield ("keys" -> keys) ~ ("calls" -> calls)
   }
 }
 
@@ -66,30 +63,20 @@ case class Groups(partial: BaseAggregateExec, groupings: Seq[Grouping]) {
   }
 
   /** Python's `Aggregation`s, or the part that workers do not compute. */
-  def spec(place: Attribute => ColumnRef): Either[String, JArray] = {
-    val written = groupings.map(_.spec(place))
-    written.collectFirst { case Left(reason) => reason }.toLeft(JArray(written.flatMap(_.toOption).toList))
-  }
+  def spec(place: Attribute => ColumnRef): Either[String, JArray] =
+    Reasons.all(groupings.map(_.spec(place))).map(written => JArray(written.toList))
 }
 
 object Groups {
 
   /** The grouping of `partial`, in terms of its child's columns; or the reason why workers do not compute it. */
-  def of(partial: BaseAggregateExec): Either[String, Grouping] = {
-    val keys = partial.groupingExpressions.map(key)
-    val calls = partial.aggregateExpressions.map(call)
-    (keys ++ calls).collectFirst { case Left(reason) => reason }.toLeft(
-      Grouping(keys.flatMap(_.toOption), calls.flatMap(_.toOption)))
-  }
+  def of(partial: BaseAggregateExec): Either[String, Grouping] = for {
+    keys <- Reasons.all(partial.groupingExpressions.map(key))
+    calls <- Reasons.all(partial.aggregateExpressions.map(call))
+  } yield Grouping(keys, calls)
 
-  /** The key without Spark's normalisation of floats: workers treat all zeros as equal, and all NaN, and emit one of
-    * them.
-    */
   private def key(named: NamedExpression): Either[String, Expression] = {
-    val found = Expressions.unnamed(named) match {
-      case KnownFloatingPointNormalized(NormalizeNaNAndZero(value)) => value
-      case other => other
-    }
+    val found = Expressions.unnormalized(Expressions.unnamed(named)) // of equal values, workers emit any
     if (KeyTypes.name(found.dataType).isDefined) Right(found)
     else Left(s"groups by a value of type ${found.dataType.simpleString}: ${Wording.of(found)}")
   }

@@ -32,11 +32,7 @@ case class JoinChain(
       s"${stage.kind} ${pairs.mkString(",")}"
     }.mkString(";")
 
-  @scala.annotation.tailrec
-  final def source(attribute: Attribute): Attribute = aliases.get(attribute) match {
-    case Some(renamed) => source(renamed)
-    case None => attribute
-  }
+  def source(attribute: Attribute): Attribute = Expressions.origin(aliases)(attribute)
 }
 
 object JoinChain {

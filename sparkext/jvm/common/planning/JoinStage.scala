@@ -5,14 +5,15 @@ import org.apache.spark.sql.catalyst.planning.ExtractSingleColumnNullAwareAntiJo
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 
-/** One equality of a join. `probe` may refer to any earlier source of the chain, `build` to the build side. */
-case class StageKey(probe: Expression, build: Expression, nullSafe: Boolean)
+/** One comparison by which a join finds pairs, `probe operator build`. `probe` may refer to any earlier source of the
+  * chain, `build` to the build side.
+  */
+case class StageComparison(probe: Expression, operator: String, build: Expression) {
+  def nullSafe: Boolean = operator == Comparison.NullSafe
 
-/** One comparison of a range join, `probe operator build`. */
-case class StageRange(probe: Expression, operator: String, build: Expression) {
+  def map(change: Expression => Expression): StageComparison = copy(probe = change(probe), build = change(build))
 
-  /** This comparison with sums that do not fail. If a sum overflows, the comparison is not valid. */
-  def unfailing: StageRange = copy(probe = Failing.unfailing(probe), build = Failing.unfailing(build))
+  def described: String = s"${Wording.of(probe)} $operator ${Wording.of(build)}"
 }
 
 /** One supported join, as a stage of a pipeline: every probe row is looked up in the index of `build`.
@@ -26,16 +27,16 @@ case class JoinStage(
     kind: String,
     probe: LogicalPlan,
     build: LogicalPlan,
-    keys: Seq[StageKey],
-    ranges: Seq[StageRange],
-    asOf: Option[StageAsOf],
-    filter: Option[Expression],
-    condition: Option[Expression],
-    theta: Option[Expression],
-    guard: Option[Expression],
-    existence: Option[Attribute],
-    hint: Option[PipelinedJoinHint],
-    foreignHint: Option[String]) {
+    keys: Seq[StageComparison],
+    ranges: Seq[StageComparison],
+    asOf: Option[StageAsOf] = None,
+    filter: Option[Expression] = None,
+    condition: Option[Expression] = None,
+    theta: Option[Expression] = None,
+    guard: Option[Expression] = None,
+    existence: Option[Attribute] = None,
+    hint: Option[PipelinedJoinHint] = None,
+    foreignHint: Option[String] = None) {
 
   /** Whether rows of the build side may be missing, with nulls in their place. */
   def outer: Boolean = kind == "left" || kind == "full"
@@ -73,17 +74,17 @@ object JoinStage {
 
   private def of(join: Join): Either[String, JoinStage] =
     for {
-      _ <- check(!join.isStreaming, "a streaming join")
-      _ <- check(!FileFunctions.isBelow(join), FileFunctions.Reason)
-      _ <- check(
+      _ <- Reasons.check(!join.isStreaming, "a streaming join")
+      _ <- Reasons.check(!FileFunctions.isBelow(join), FileFunctions.Reason)
+      _ <- Reasons.check(
         ExtractSingleColumnNullAwareAntiJoin.unapply(join).isEmpty,
         "NOT IN, which Spark looks up in a hash table")
       sides <- Sides.of(join)
       predicates = join.condition.map(Trees.conjuncts).getOrElse(Nil)
-      _ <- check(!predicates.exists(Trees.isDeep), "a condition nested too deeply")
+      _ <- Reasons.check(!predicates.exists(Trees.isDeep), "a condition nested too deeply")
       (others, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
       Ranged(residual, ranges, guard) = Ranges.among(others, keys.nonEmpty, sides)
-      _ <- residual.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+      _ <- Reasons.all(residual.map(Expressions.deferrable))
       tests <- PairTests.among(residual, sides, keys.nonEmpty, ranges.nonEmpty, guard.isDefined, article(join.joinType))
       _ <- tests.uncovered.toLeft(())
       _ <- keys.flatMap(unsupportedKey).headOption.toLeft(())
@@ -119,13 +120,13 @@ object JoinStage {
     }
 
   /** The condition as an equality of the two sides, if it is one. */
-  def key(predicate: Expression, sides: Sides): Option[StageKey] = predicate match {
-    case EqualTo(left, right) => sides.key(left, right, nullSafe = false)
-    case EqualNullSafe(left, right) => sides.key(left, right, nullSafe = true)
+  def key(predicate: Expression, sides: Sides): Option[StageComparison] = predicate match {
+    case Comparison(operator @ ("=" | Comparison.NullSafe), left, right) =>
+      sides.comparison(operator, left, right).map(_.map(Expressions.unnormalized))
     case _ => None
   }
 
-  def unsupportedKey(key: StageKey): Option[String] = {
+  def unsupportedKey(key: StageComparison): Option[String] = {
     val sides = Seq(key.probe, key.build)
     if (sides.exists(!_.deterministic)) {
       Some(s"a key that is not deterministic: ${Wording.of(key.probe)} = ${Wording.of(key.build)}")
@@ -150,6 +151,4 @@ object JoinStage {
     case _: ExistenceJoin => "existence"
     case other => other.sql.toLowerCase(java.util.Locale.ROOT)
   }
-
-  def check(holds: Boolean, reason: => String): Either[String, Unit] = if (holds) Right(()) else Left(reason)
 }

@@ -7,9 +7,7 @@ import org.apache.spark.sql.types._
   */
 object KeyTypes {
 
-  import Shared.formats
-
-  private val Names = Shared("key_types").extract[Map[String, String]]
+  private val Names = Shared[Map[String, String]]("key_types")
 
   /** The key type. None if Spark does not compare the type by bytes, or if no kernel compares it. */
   def name(dataType: DataType): Option[String] = dataType match {

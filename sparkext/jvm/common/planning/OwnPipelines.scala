@@ -37,7 +37,7 @@ object OwnPipelines {
   def source(plan: LogicalPlan, settings: Settings): Option[Costs] =
     Guarded("source") {
       for {
-        aggregate <- aggregateBelow(plan)
+        aggregate <- Some(Trees.source(plan)).collect { case aggregate: Aggregate => aggregate }
         if settings.groups == "whole" || (settings.groups == "auto" && Acceptance.isOneNode && hasMany(
           aggregate,
           settings))
@@ -54,14 +54,6 @@ object OwnPipelines {
     * 1.2 s instead of 3.5 s.
     */
   private val ManyGroups = 10000.0
-
-  @scala.annotation.tailrec
-  private def aggregateBelow(plan: LogicalPlan): Option[Aggregate] = plan match {
-    case aggregate: Aggregate => Some(aggregate)
-    case Project(_, child) => aggregateBelow(child)
-    case Filter(_, child) => aggregateBelow(child)
-    case _ => None
-  }
 
   private def costs(plan: LogicalPlan, settings: Settings): Option[Costs] = known.of(plan)(reckoned(plan, settings))
 
@@ -92,17 +84,8 @@ object OwnPipelines {
   /** The build sides of a chain that are expected to be derived by pipelines, marked for their own planning. */
   def of(chain: JoinChain, settings: Settings): Seq[LogicalPlan] = {
     val (own, others) = chain.stages.partition(expected(_, settings).isDefined)
-    own.flatMap(stage => join(stage.build)).foreach(_.setTagValue(Marked, ()))
-    others.flatMap(stage => join(stage.build)).foreach(_.unsetTagValue(Marked))
+    own.foreach(stage => Trees.source(stage.build).setTagValue(Marked, ()))
+    others.foreach(stage => Trees.source(stage.build).unsetTagValue(Marked))
     own.map(_.build)
-  }
-
-  /** The upper join of the chain that produces the rows of `plan`, if there is one. */
-  @scala.annotation.tailrec
-  private def join(plan: LogicalPlan): Option[Join] = plan match {
-    case join: Join => Some(join)
-    case Project(_, child) => join(child)
-    case Filter(_, child) => join(child)
-    case _ => None
   }
 }

@@ -87,9 +87,9 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       columns: Seq[NamedExpression],
       conditions: Seq[Expression],
       settings: Settings): Either[String, SparkPlan] = Guarded.either("join")(for {
-    _ <- JoinStage.check(!Trees.isDeeper(join, Trees.DeepestPlan), "a plan nested too deeply")
-    _ <- JoinStage.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
-    _ <- conditions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+    _ <- Trees.check(join)
+    _ <- Reasons.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
+    _ <- Reasons.all(conditions.map(Expressions.deferrable))
     chain <- JoinChain.of(join, settings)
     _ <- accepted(chain, None, Some(join).filter(_.getTagValue(OwnPipelines.Marked).isDefined), settings)
     // The lowest filter first, as in Spark: a filter that is false or null for a row may keep the next filter from
@@ -144,7 +144,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     val planned = Guarded("aggregate")(SparkShim.planner(session).Aggregation(aggregate)).getOrElse(Nil)
     val found = planned.headOption.toRight("no plan").flatMap { operators =>
       Guarded.either("aggregate")(for {
-        _ <- JoinStage.check(!Trees.isDeeper[LogicalPlan](aggregate, Trees.DeepestPlan), "a plan nested too deeply")
+        _ <- Trees.check(aggregate)
         rows <- GroupedRows.of(operators, settings)
         pipeline <- pipelined(rows, None, settings)
       } yield operators.transformUp { case partial if partial eq rows.grouping.partial => pipeline })

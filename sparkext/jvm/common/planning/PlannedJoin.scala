@@ -5,11 +5,10 @@ import org.json4s.JsonAST.JValue
 /** Column number `column` of source number `source`: 0 is the probe side, k the build side of the k-th join. */
 case class ColumnRef(source: Int, column: Int)
 
-/** One equality: a column of the row so far and a column of the build side, compared as `keyType`. */
-case class PlannedKey(probe: ColumnRef, build: Int, keyType: String, nullSafe: Boolean)
-
 /** One comparison, `probe operator build`: a column of the row so far and a column of the build side, as `keyType`. */
-case class PlannedRange(probe: ColumnRef, operator: String, build: Int, keyType: String)
+case class PlannedComparison(probe: ColumnRef, operator: String, build: Int, keyType: String) {
+  def nullSafe: Boolean = operator == Comparison.NullSafe
+}
 
 /** The nearest row: a column of the row so far and a column of the build side, both as `keyType`. */
 case class PlannedAsOf(
@@ -33,8 +32,8 @@ case class PlannedTop(count: Int, order: Seq[PlannedOrder], described: String)
   */
 case class PlannedJoin(
     kind: String,
-    keys: Seq[PlannedKey],
-    ranges: Seq[PlannedRange],
+    keys: Seq[PlannedComparison],
+    ranges: Seq[PlannedComparison],
     asOf: Option[PlannedAsOf],
     condition: Option[JValue],
     theta: Option[JValue],

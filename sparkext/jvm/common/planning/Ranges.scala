@@ -10,15 +10,13 @@ import org.apache.spark.sql.types._
   * each pair, up to the last that may fail. Workers use the index if the smallest and largest values of the columns
   * show that nothing fails, and test every pair otherwise.
   */
-private case class Ranged(residual: Seq[Expression], ranges: Seq[StageRange], guard: Option[Expression])
+private case class Ranged(residual: Seq[Expression], ranges: Seq[StageComparison], guard: Option[Expression])
 
 /** Chooses the conditions of a join that its index answers in addition to equalities: comparisons of the two sides. */
 private object Ranges {
 
-  import Shared.formats
-
   /** The largest number of columns of the build side that one index compares. */
-  private val MostCompared = Shared("most_compared").extract[Int]
+  private val MostCompared = Shared[Int]("most_compared")
 
   /** Divide conditions into those that remain, and comparisons with at most two columns of the build side.
     *
@@ -30,7 +28,7 @@ private object Ranges {
   def among(conditions: Seq[Expression], keyed: Boolean, sides: Sides): Ranged = {
     val comparisons = conditions.flatMap(condition => comparison(condition, sides).map(condition -> _))
     val bands = conditions.flatMap(condition => Bands.implied(condition, sides).map(condition -> _))
-    val found = (comparisons ++ bands).map { case (condition, range) => condition -> range.unfailing }
+    val found = (comparisons ++ bands).map { case (condition, range) => condition -> range.map(Failing.unfailing) }
     val ranges = found.map(_._2).filter { range =>
       isComparable(range) && (!keyed || Seq(range.probe, range.build).forall(Widened.unapply(_).isDefined))
     }
@@ -40,7 +38,7 @@ private object Ranges {
       .take(MostCompared)
       .flatMap(_._2)
       .toSet
-    def asked(condition: Expression, of: Seq[(Expression, StageRange)]): Boolean =
+    def asked(condition: Expression, of: Seq[(Expression, StageComparison)]): Boolean =
       of.exists { case (one, range) => one.eq(condition) && chosen(range) }
     val rest = conditions.filterNot(asked(_, found.take(comparisons.length)))
     val formulas = rest.exists(test => WorkerEvaluator.Compiled.covers(test) && sides.isAcross(test.references))
@@ -59,29 +57,21 @@ private object Ranges {
   }
 
   /** Whether comparisons keep half of all pairs, instead of the few in an interval. */
-  def isOneSided(ranges: Seq[StageRange]): Boolean =
+  def isOneSided(ranges: Seq[StageComparison]): Boolean =
     ranges.map(range => (range.build.canonicalized, range.operator.head)).distinct.length == 1
 
   /** The condition as a comparison of the two sides, with the probe side's value first. */
-  private def comparison(condition: Expression, sides: Sides): Option[StageRange] = condition match {
-    case Comparison("=" | "<=>", _, _) => None
-    case Comparison(operator, left, right) if sides.areSides(left, right) => Some(StageRange(left, operator, right))
-    case Comparison(operator, left, right) if sides.areSides(right, left) =>
-      Some(StageRange(right, Comparison.mirrored(operator), left))
+  private def comparison(condition: Expression, sides: Sides): Option[StageComparison] = condition match {
+    case Comparison("=" | Comparison.NullSafe, _, _) => None
+    case Comparison(operator, left, right) => sides.comparison(operator, left, right)
     case _ => None
   }
 
-  private def isComparable(range: StageRange): Boolean = {
+  private def isComparable(range: StageComparison): Boolean = {
     val values = Seq(range.probe, range.build)
     range.probe.dataType == range.build.dataType && values.forall { value =>
-      value.deterministic && isOrdered(value) && Expressions.mayBeBound(value) && !Failing.may(value)
+      value.deterministic && KeyTypes.isOrdered(value.dataType) && Expressions.mayBeBound(value) && !Failing.may(value)
     }
-  }
-
-  /** Whether values are ordered as their normalised keys. */
-  private def isOrdered(value: Expression): Boolean = value.dataType match {
-    case string: StringType => string.supportsBinaryOrdering && KeyTypes.name(string).isDefined
-    case other => KeyTypes.name(other).isDefined
   }
 }
 
@@ -94,7 +84,7 @@ private object Bands {
   private val DoublesMargin = 1e-15
   private val FloatsMargin = 1e-6
 
-  def implied(condition: Expression, sides: Sides): Seq[StageRange] = condition match {
+  def implied(condition: Expression, sides: Sides): Seq[StageComparison] = condition match {
     case LessThanOrEqual(Distance(a, b), width) => around(a, b, width, sides)
     case LessThan(Distance(a, b), width) => around(a, b, width, sides)
     case GreaterThanOrEqual(width, Distance(a, b)) => around(a, b, width, sides)
@@ -102,7 +92,7 @@ private object Bands {
     case _ => Nil
   }
 
-  private def around(a: Expression, b: Expression, width: Expression, sides: Sides): Seq[StageRange] =
+  private def around(a: Expression, b: Expression, width: Expression, sides: Sides): Seq[StageComparison] =
     if (sides.areSides(a, b)) within(a, b, width, sides)
     else if (sides.areSides(b, a)) within(b, a, width, sides)
     else Nil
@@ -110,13 +100,13 @@ private object Bands {
   /** `width` is a constant, or an expression of one of the two sides. The interval is around the value of the same
     * side, or around the probe side's value for a constant.
     */
-  private def within(probe: Expression, build: Expression, width: Expression, sides: Sides): Seq[StageRange] = {
+  private def within(probe: Expression, build: Expression, width: Expression, sides: Sides): Seq[StageComparison] = {
     val ends = if (width.references.isEmpty || width.references.subsetOf(sides.probe.outputSet)) {
       for ((low, high, value) <- interval(probe, width, build)) yield Seq((low, "<=", value), (high, ">=", value))
     } else if (width.references.subsetOf(sides.build.outputSet)) {
       for ((low, high, value) <- interval(build, width, probe)) yield Seq((value, ">=", low), (value, "<=", high))
     } else None
-    ends.getOrElse(Nil).map { case (one, operator, other) => StageRange(one, operator, other) }
+    ends.getOrElse(Nil).map { case (one, operator, other) => StageComparison(one, operator, other) }
   }
 
   /** Both ends of the interval around `center`, and `value` in the type in which it is compared with them. */

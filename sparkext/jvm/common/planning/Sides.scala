@@ -1,7 +1,6 @@
 package org.apache.spark.sql.sparkext
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
-import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 
@@ -13,9 +12,10 @@ private[sparkext] case class Sides(
     hint: Option[PipelinedJoinHint],
     existence: Option[Attribute] = None) {
 
-  def key(left: Expression, right: Expression, nullSafe: Boolean): Option[StageKey] =
-    if (areSides(left, right)) Some(StageKey(Sides.plain(left), Sides.plain(right), nullSafe))
-    else if (areSides(right, left)) Some(StageKey(Sides.plain(right), Sides.plain(left), nullSafe))
+  /** The comparison with the probe side's value first, if it compares the two sides. */
+  def comparison(operator: String, left: Expression, right: Expression): Option[StageComparison] =
+    if (areSides(left, right)) Some(StageComparison(left, operator, right))
+    else if (areSides(right, left)) Some(StageComparison(right, Comparison.mirrored(operator), left))
     else None
 
   /** Whether `one` belongs to the probe side, and `other` to the build side. */
@@ -53,11 +53,5 @@ private[sparkext] object Sides {
         Right(if (left) buildLeft("full") else buildRight("full"))
       case other => Left(s"a join of type ${JoinStage.kindOf(other)}")
     }
-  }
-
-  /** The key without Spark's normalisation: the kernels treat NaN as equal to NaN, and 0.0 as equal to -0.0. */
-  private def plain(key: Expression): Expression = key match {
-    case KnownFloatingPointNormalized(NormalizeNaNAndZero(inner)) => inner
-    case other => other
   }
 }

@@ -33,11 +33,11 @@ object StreamedExchanges extends PhysicalRule("stages") {
     val way = for {
       _ <- refused.toLeft(())
       by = pipeline.exchange.get
-      _ <- JoinStage.check(by.keyed, "units of a join matrix have no buckets")
-      _ <- JoinStage.check(
+      _ <- Reasons.check(by.keyed, "units of a join matrix have no buckets")
+      _ <- Reasons.check(
         by.clusters.isEmpty && pipeline.grouping.isEmpty,
         "all rows of a key must be emitted by the same partition")
-      _ <- JoinStage.check(
+      _ <- Reasons.check(
         !pipeline.joins.headOption.exists(_.kind == "full"),
         "a full outer join emits unmatched build rows after all other rows")
       found <- Streamed.of(pipeline.session.sparkContext)

@@ -15,10 +15,7 @@ object TopRows extends PhysicalRule("top") {
   /** Why a pipeline emits all rows although Spark takes the first ones. */
   val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.top")
 
-  private val MostRows = {
-    import Shared.formats
-    Shared("most_top_rows").extract[Int]
-  }
+  private val MostRows = Shared[Int]("most_top_rows")
 
   /** If the query skips some of the first rows (OFFSET), the limit of Spark's operator includes them. */
   override protected def changed(plan: SparkPlan): SparkPlan = plan.transformUp {
@@ -57,7 +54,7 @@ object TopRows extends PhysicalRule("top") {
   }
 
   private def planned(count: Int, order: Seq[SortOrder], output: Seq[Attribute]): Either[String, PlannedTop] = {
-    val columns = order.map { by =>
+    def column(by: SortOrder): Either[String, PlannedOrder] = {
       val number = output.indexWhere(column => by.child.isInstanceOf[Attribute] && by.child.semanticEquals(column))
       if (number < 0) Left(s"ordered by a value that is computed above the joins: ${Wording.of(by.child)}")
       else if (!KeyTypes.isOrdered(by.dataType)) {
@@ -65,11 +62,11 @@ object TopRows extends PhysicalRule("top") {
       } else Right(PlannedOrder(number, by.direction == Ascending, by.nullOrdering == NullsFirst))
     }
     for {
-      _ <- JoinStage.check(count >= 1 && count <= MostRows, s"more than $MostRows rows")
-      _ <- columns.collectFirst { case Left(reason) => reason }.toLeft(())
+      _ <- Reasons.check(count >= 1 && count <= MostRows, s"more than $MostRows rows")
+      columns <- Reasons.all(order.map(column))
     } yield PlannedTop(
       count,
-      columns.flatMap(_.toOption),
+      columns,
       s"$count by ${order.map(described).mkString("[", ", ", "]")}")
   }
 

@@ -1,9 +1,11 @@
 package org.apache.spark.sql.sparkext
 
+import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.util.control.NonFatal
 
 import org.apache.spark.sql.catalyst.expressions.{And, Expression, InSet, Or}
+import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.trees.TreeNode
 
 /** Traverses trees without recursion. Recursive code in this extension first checks how deep a tree is, because it
@@ -14,11 +16,11 @@ private[sparkext] object Trees {
   /** The largest depths of expressions and plans that are processed. Spark itself overflows its stack on trees that are
     * not much deeper.
     */
-  val DeepestExpression = 250
-  val DeepestPlan = 1000
+  private val DeepestExpression = 250
+  private val DeepestPlan = 1000
 
   /** Whether a tree has more than `levels` levels. */
-  def isDeeper[T <: TreeNode[T]](root: T, levels: Int): Boolean = {
+  private def isDeeper[T <: TreeNode[T]](root: T, levels: Int): Boolean = {
     var level: Seq[T] = Seq(root)
     var depth = 0
     while (level.nonEmpty && depth < levels) {
@@ -26,6 +28,18 @@ private[sparkext] object Trees {
       depth += 1
     }
     level.nonEmpty
+  }
+
+  /** Whether recursive code may process a plan, or the reason why not. */
+  def check(plan: LogicalPlan): Either[String, Unit] =
+    Reasons.check(!isDeeper(plan, DeepestPlan), "a plan nested too deeply")
+
+  /** The operator below those that only filter and compute its rows. */
+  @tailrec
+  def source(plan: LogicalPlan): LogicalPlan = plan match {
+    case Project(_, child) => source(child)
+    case Filter(_, child) => source(child)
+    case other => other
   }
 
   def isDeep(expression: Expression): Boolean = isDeeper(expression, DeepestExpression)

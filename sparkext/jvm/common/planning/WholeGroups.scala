@@ -3,7 +3,7 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.expressions.aggregate.{DeclarativeAggregate, Final}
-import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LogicalPlan}
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 
 /** An aggregate that workers finish: `results` are computed from the keys and buffers of complete groups, as in Spark's
@@ -17,27 +17,25 @@ object WholeGroups {
     * finish it.
     */
   def of(aggregate: Aggregate, settings: Settings): Either[String, WholeGroups] = for {
-    _ <- JoinStage.check(!Trees.isDeeper[LogicalPlan](aggregate, Trees.DeepestPlan), "a plan nested too deeply")
+    _ <- Trees.check(aggregate)
     planned <- SparkShim.planner(SparkSession.active).Aggregation(aggregate).headOption.toRight("no plan")
     last <-
       Some(planned).collect { case last: BaseAggregateExec => last }.toRight("an aggregate without partial aggregation")
     rows <- GroupedRows.of(planned, settings)
-    _ <- JoinStage.check(last.child eq rows.grouping.partial, "an aggregate in more than two steps")
+    _ <- Reasons.check(last.child eq rows.grouping.partial, "an aggregate in more than two steps")
     values <- valuesOf(last)
     results = last.resultExpressions.map(Expressions.replacing(values)(_).asInstanceOf[NamedExpression])
-    _ <- results.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+    _ <- Reasons.all(results.map(Expressions.deferrable))
   } yield WholeGroups(rows, results, last.output)
 
   /** The expression of each function's value over its buffers, as the partial aggregate emits them. */
-  private def valuesOf(last: BaseAggregateExec): Either[String, AttributeMap[Expression]] = {
-    val found = last.aggregateExpressions.zip(last.aggregateAttributes).map { case (call, attribute) =>
+  private def valuesOf(last: BaseAggregateExec): Either[String, AttributeMap[Expression]] =
+    Reasons.all(last.aggregateExpressions.zip(last.aggregateAttributes).map { case (call, attribute) =>
       call.aggregateFunction match {
         case function: DeclarativeAggregate if call.mode == Final && function.deterministic =>
           val emitted = AttributeMap(function.aggBufferAttributes.zip(function.inputAggBufferAttributes))
           Right(attribute -> Expressions.replacing(emitted)(function.evaluateExpression))
         case other => Left(s"an aggregate that only Spark computes: ${Wording.of(other)}")
       }
-    }
-    found.collectFirst { case Left(reason) => reason }.toLeft(AttributeMap(found.flatMap(_.toOption)))
-  }
+    }).map(AttributeMap(_))
 }

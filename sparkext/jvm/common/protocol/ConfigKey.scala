@@ -55,7 +55,7 @@ class ConfigKey private (data: JValue) {
 
 object ConfigKey {
   val Prefix = "spark.sparkext."
-  val All: Seq[ConfigKey] = Shared("options").children.map(new ConfigKey(_))
+  val All: Seq[ConfigKey] = Shared.json("options").children.map(new ConfigKey(_))
 
   private val named = All.map(key => key.name -> key).toMap
 

@@ -14,18 +14,18 @@ object Shared {
 
   private val all: JValue = Using.resource(getClass.getResourceAsStream("/io/sparkext/shared.json"))(parse(_))
 
-  /** The value with this name. */
-  def apply(name: String): JValue = all \ name
+  def json(name: String): JValue = all \ name
 
-  /** The fields of the object with this name, in their order. */
-  def fields(name: String): Seq[(String, JValue)] = Shared(name) match {
-    case JObject(fields) => fields
-    case other => throw new IllegalStateException(s"$name: $other")
-  }
+  /** The constant with this name, in the Scala type `T`. */
+  def apply[T: Manifest](name: String): T = json(name).extract[T]
+
+  /** The fields of the object with this name, in their order, with values in the Scala type `T`. */
+  def fields[T: Manifest](name: String): Seq[(String, T)] =
+    json(name).asInstanceOf[JObject].obj.map { case (field, value) => field -> value.extract[T] }
 
   /** The version of the package that this jar belongs to. */
-  val PackageVersion: String = Shared("version").extract[String]
+  val PackageVersion: String = Shared[String]("version")
 
   /** The least address space of a worker, in bytes. */
-  val LeastAddressSpace: Long = Shared("least_address_space").extract[Long]
+  val LeastAddressSpace: Long = Shared[Long]("least_address_space")
 }

@@ -5,9 +5,11 @@ import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.HexFormat
 
+import scala.collection.immutable.SortedMap
+
 import org.json4s.JsonAST._
 import org.json4s.JsonDSL._
-import org.json4s.jackson.JsonMethods.{compact, parse, render}
+import org.json4s.jackson.JsonMethods.{compact, render}
 
 import org.apache.spark.sql.types.StructType
 
@@ -26,7 +28,7 @@ object WorkOrder {
       probeColumns: Int,
       ownsBuild: Boolean,
       owner: Option[Int]): JValue =
-    ("version" -> Shared("spec_version")) ~
+    ("version" -> Shared[Int]("spec_version")) ~
       ("probe_columns" -> probeColumns) ~
       ("owner_columns" -> (if (ownsBuild) 1 else 0)) ~
       ("owned_by" -> owner) ~
@@ -89,7 +91,7 @@ object WorkOrder {
       ("run" -> run) ~
       ("arriving" -> arriving) ~
       ("leaving" -> leaving.map(left))
-    pickledCall("sparkext.worker.work_order", "make", compact(render(order)))
+    pickledCall("make", order)
   }
 
   /** The pickled call `sparkext.worker.work_order.build(order)`, which builds the index of one join ahead, or
@@ -105,22 +107,22 @@ object WorkOrder {
       tasksSharing: Option[Int]): Array[Byte] = {
     val order =
       common(spec, settings, output, tasksSharing) ~ ("number" -> number) ~ ("builds" -> builds) ~ ("made" -> made)
-    pickledCall("sparkext.worker.work_order", "build", compact(render(order)))
+    pickledCall("build", order)
   }
 
   /** The rows that are received from other tasks: the columns of both sides. `streamed`: set if they are received while
     * the other tasks run.
     */
   def arriving(probe: StructType, builds: Map[Int, StructType], ownsBuild: Boolean, streamed: Option[JValue]): JValue =
-    ("probe" -> parse(probe.json)) ~
+    ("probe" -> probe.jsonValue) ~
       ("streamed" -> streamed) ~
-      ("builds" -> builds.toList.sortBy(_._1).map { case (number, schema) =>
-        JField(number.toString, parse(schema.json))
-      }.asObject) ~
+      ("builds" -> JObject(builds.toList.sortBy(_._1).map { case (number, schema) =>
+        number.toString -> schema.jsonValue
+      })) ~
       ("owns_build" -> ownsBuild)
 
   private def left(rows: OutgoingRows): JValue =
-    ("schema" -> parse(rows.schema.json)) ~
+    ("schema" -> rows.schema.jsonValue) ~
       ("keys" -> rows.keys.map(key =>
         ("column" -> key.column) ~ ("type" -> key.keyType) ~ ("null_safe" -> key.nullSafe))) ~
       ("buckets" -> rows.buckets) ~
@@ -140,7 +142,7 @@ object WorkOrder {
       settings: Map[String, String],
       output: StructType): Array[Byte] = {
     val order = ("package" -> Shared.PackageVersion) ~
-      ("settings" -> told(settings)) ~
+      ("settings" -> SortedMap.from(settings)) ~
       ("probe" -> counts(probe, paired = true)) ~
       ("builds" -> builds.map { case (sent, paired) => counts(sent, paired) }) ~
       ("ran" -> ran.map(partition => Seq(partition.received, partition.met, partition.took))) ~
@@ -149,8 +151,8 @@ object WorkOrder {
       ("cores" -> cores) ~
       ("needs_probe" -> needsProbe) ~
       ("needs_build" -> needsBuild) ~
-      ("output" -> parse(output.json))
-    pickledCall("sparkext.worker.work_order", "plan", compact(render(order)))
+      ("output" -> output.jsonValue)
+    pickledCall("plan", order)
   }
 
   private def counts(sent: Sent, paired: Boolean): JObject =
@@ -174,16 +176,13 @@ object WorkOrder {
       tasksSharing: Option[Int]): JObject =
     ("package" -> Shared.PackageVersion) ~
       ("spec" -> spec) ~
-      ("settings" -> told(settings)) ~
-      ("output" -> parse(output.json)) ~
+      ("settings" -> SortedMap.from(settings)) ~
+      ("output" -> output.jsonValue) ~
       ("tasks_sharing" -> tasksSharing)
-
-  private def told(settings: Map[String, String]): JObject =
-    settings.toSeq.sorted.map { case (key, value) => JField(key, JString(value)) }.toList.asObject
 
   /** A build side in the local file of a broadcast. */
   def broadcast(side: PublishedBuildSide, schema: StructType): JValue =
-    ("broadcast" -> side.broadcast.id) ~ ("crc" -> side.crc) ~ ("schema" -> parse(schema.json))
+    ("broadcast" -> side.broadcast.id) ~ ("crc" -> side.crc) ~ ("schema" -> schema.jsonValue)
 
   /** A build side that workers read from files. */
   def read(scan: FusedScan, maxBytes: Long): JValue =
@@ -205,30 +204,25 @@ object WorkOrder {
         ("spec" -> spec) ~
         ("parts" -> scan.partitions.map(scan.splits)) ~
         ("builds" -> builds) ~
-        ("emitted" -> parse(emitted.json)) ~
+        ("emitted" -> emitted.jsonValue) ~
         ("projection" -> projection)) ~
-      ("schema" -> parse(schema.json)) ~
+      ("schema" -> schema.jsonValue) ~
       ("max_bytes" -> maxBytes)
 
   /** Python's `Projection`. */
   def projection(filter: Option[JValue], columns: Seq[JValue]): JValue = ("filter" -> filter) ~ ("columns" -> columns)
 
   private def scanned(scan: FusedScan): JObject =
-    ("spec" -> scan.spec) ~ ("schema" -> parse(
-      scan.schema.json)) ~ ("buckets" -> scan.buckets) ~ ("calendars" -> scan.calendars)
-
-  private implicit class Fields(fields: List[JField]) {
-    def asObject: JObject = JObject(fields)
-  }
+    ("spec" -> scan.spec) ~ ("schema" -> scan.schema.jsonValue) ~ ("buckets" -> scan.buckets) ~ ("calendars" -> scan.calendars)
 
   private def reference(ref: ColumnRef): JObject =
     ("source" -> ref.source) ~ ("column" -> ref.column) ~ ("otherwise" -> JNull) ~ ("type" -> JNull)
 
   /** Six opcodes: the function by name, a mark, a text, the tuple of arguments since the mark, the call, the end. */
-  private def pickledCall(module: String, function: String, argument: String): Array[Byte] = {
-    val text = argument.getBytes(UTF_8)
+  private def pickledCall(function: String, order: JValue): Array[Byte] = {
+    val text = compact(render(order)).getBytes(UTF_8)
     val bytes = new ByteArrayOutputStream(text.length + 64)
-    bytes.write(s"c$module\n$function\n(X".getBytes(UTF_8))
+    bytes.write(s"csparkext.worker.work_order\n$function\n(X".getBytes(UTF_8))
     bytes.write(ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN).putInt(text.length).array())
     bytes.write(text)
     bytes.write("tR.".getBytes(UTF_8))

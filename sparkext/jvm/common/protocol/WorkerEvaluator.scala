@@ -9,13 +9,7 @@ import org.apache.spark.sql.types.DecimalType
   * `plans/expressions/evaluators.py`.
   */
 sealed abstract class WorkerEvaluator(name: String) {
-  import Shared.formats
-
-  private val table = Shared("evaluators") \ name
-  private val operators = (table \ "operators").extract[Set[String]]
-  private val types = (table \ "types").extract[Set[String]]
-  private val digits = (table \ "digits").extract[Int]
-  private val anyNull = (table \ "any_null").extract[Boolean]
+  private val covered = Shared[Map[String, Covered]]("evaluators").apply(name)
 
   /** The condition as JSON, or the part that is not covered. */
   def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JObject] =
@@ -30,13 +24,13 @@ sealed abstract class WorkerEvaluator(name: String) {
   def covers(condition: Expression): Boolean = uncovered(condition).isEmpty
 
   private def uncovered(node: WorkerExpression): Option[String] = {
-    val looksAt = if (anyNull && node.op == "is_null") node.args.filterNot(_.op == "column") else node.args
+    val looksAt = if (covered.any_null && node.op == "is_null") node.args.filterNot(_.op == "column") else node.args
     if (runs(node)) looksAt.iterator.flatMap(uncovered(_)).nextOption() else Some(Wording.of(node.origin))
   }
 
   private def runs(node: WorkerExpression): Boolean =
-    operators(node.op) && KeyTypes.family(node.dataType).exists(types) && (node.dataType match {
-      case decimal: DecimalType => decimal.precision <= digits && decimal.scale >= 0
+    covered.operators(node.op) && KeyTypes.family(node.dataType).exists(covered.types) && (node.dataType match {
+      case decimal: DecimalType => decimal.precision <= covered.digits && decimal.scale >= 0
       case _ => true
     })
 }
@@ -71,3 +65,6 @@ object WorkerEvaluator {
     }
   }
 }
+
+/** The part of the language that an evaluator covers: Python's `Evaluator`. */
+private case class Covered(operators: Set[String], types: Set[String], digits: Int, any_null: Boolean)

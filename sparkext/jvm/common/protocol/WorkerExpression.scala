@@ -184,10 +184,7 @@ object WorkerExpression {
     private def test(name: String, args: Seq[WorkerExpression], of: Expression): WorkerExpression =
       WorkerExpression(name, BooleanType, args, of)
 
-    private def parts(args: Seq[Expression]): Either[String, Seq[WorkerExpression]] = {
-      val found = args.map(below.of)
-      found.collectFirst { case Left(part) => part }.toLeft(found.collect { case Right(part) => part })
-    }
+    private def parts(args: Seq[Expression]): Either[String, Seq[WorkerExpression]] = Reasons.all(args.map(below.of))
 
     private def connective(
         name: String,

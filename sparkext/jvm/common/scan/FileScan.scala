@@ -70,9 +70,8 @@ object FileScan {
       case delta: DeltaTable =>
         lazy val settings = delta.hadoop
         val files = partitions.flatMap(_.files).distinctBy(_.filePath)
-        val found = SideBySide(files)(file => reading(delta.deleted(file, settings)).map(file.toPath -> _))
-        found.collectFirst { case Left(reason) => reason }
-          .toLeft(found.collect { case Right((path, rows)) if rows.nonEmpty => path -> rows }.toMap)
+        Reasons.all(SideBySide(files)(file => reading(delta.deleted(file, settings)).map(file.toPath -> _)))
+          .map(_.filter { case (_, rows) => rows.nonEmpty }.toMap)
       case _ => Right(Map.empty)
     }
   }

@@ -44,13 +44,12 @@ object FileStores {
   def buckets(files: Seq[Path], settings: => Configuration): Either[String, Seq[JObject]] = {
     lazy val hadoop = settings
     val remote = files.map(_.toUri).filter(_.getScheme != Local).map(uri => (uri.getScheme, uri.getAuthority)).distinct
-    val found = remote.map { case (scheme, authority) =>
+    Reasons.all(remote.map { case (scheme, authority) =>
       // S3A addresses have no host or port in addition to the bucket's name.
       if (Try(FileSystem.getFileSystemClass(scheme, hadoop).getName).toOption.contains(
           Connector) && authority != null) {
         new S3Settings(authority, hadoop).bucket.left.map(reason => s"bucket $authority: $reason")
       } else Left(s"files that workers do not read: $scheme:")
-    }
-    found.collectFirst { case Left(reason) => reason }.toLeft(found.collect { case Right(bucket) => bucket })
+    })
   }
 }

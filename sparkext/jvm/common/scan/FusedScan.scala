@@ -104,18 +104,19 @@ object FusedScan {
     if (!settings.fusesScans) Left("disabled by spark.sparkext.scan.fused")
     else
       for {
-        peeled <- peel(plan)
-        scan = peeled.scan
+        peeled <- PeeledPlan.of(plan)
+        scan <- FileScan.of(peeled.source)
+        _ <- peeled.outputs.find(Failing.may).map(computed).toLeft(())
         _ <- scan.table.refused.orElse(scan.refused).toLeft(())
-        (marks, filters) = peeled.filters.partition(keepsUndeleted(_, scan.table))
-        _ <- JoinStage.check(marks.nonEmpty || !scan.marksDeleted, "the query reads deleted rows")
+        (marks, filters) = peeled.filters.flatten.partition(keepsUndeleted(_, scan.table))
+        _ <- Reasons.check(marks.nonEmpty || !scan.marksDeleted, "the query reads deleted rows")
         columns <- columnsOf(scan, peeled.outputs, filters)
         filter = filters.reduceOption(And)
         _ <- filter.flatMap(WorkerEvaluator.Arrow.untested).map(part =>
           s"a filter that only Spark evaluates: $part").toLeft(())
         partitions <- scan.partitions
         deleted <- scan.deleted(partitions)
-        _ <- JoinStage.check(
+        _ <- Reasons.check(
           deleted.values.map(_.length.toLong).sum <= MostDeleted,
           s"more than $MostDeleted deleted rows")
         buckets <- FileStores.buckets(partitions.flatMap(_.files).map(_.toPath), scan.table.hadoop)
@@ -159,30 +160,6 @@ object FusedScan {
     case _ => false
   }
 
-  /** `outputs` and `filters` refer to the output of the scan. */
-  private case class Peeled(scan: FileScan, outputs: Seq[Expression], filters: Seq[Expression])
-
-  private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
-    case WholeStageCodegenExec(child) => peel(child)
-    case InputAdapter(child) => peel(child)
-    case ColumnarToRowExec(child) => peel(child)
-    case FilterExec(condition, child) =>
-      val parts = Trees.conjuncts(condition)
-      if (parts.exists(Trees.isDeep)) Left("a filter nested too deeply")
-      else peel(child).map { below =>
-        val atScan = Expressions.replacing(AttributeMap(child.output.zip(below.outputs)))
-        below.copy(filters = below.filters ++ parts.map(atScan))
-      }
-    case ProjectExec(columns, _) if columns.exists(Trees.isDeep) => Left("a column nested too deeply")
-    case ProjectExec(columns, child) =>
-      peel(child).flatMap { below =>
-        val atScan = Expressions.replacing(AttributeMap(child.output.zip(below.outputs)))
-        val outputs = columns.map(column => atScan(Expressions.unnamed(column)))
-        outputs.find(Failing.may).map(computed).toLeft(below.copy(outputs = outputs))
-      }
-    case scan => FileScan.of(scan).map(Peeled(_, scan.output, Nil))
-  }
-
   private def computed(column: Expression): String = s"a column that Spark computes: ${Wording.of(column)}"
 
   /** Whether a condition keeps the rows that are not deleted. Workers skip deleted rows without it. */
@@ -197,10 +174,9 @@ object FusedScan {
       outputs: Seq[Expression],
       filters: Seq[Expression]): Either[String, Seq[ScanColumn]] = {
     val direct = AttributeSet(outputs.collect { case attribute: Attribute => attribute })
-    val columns = (outputs ++ AttributeSet(filters).filterNot(direct.contains)).map {
+    Reasons.all((outputs ++ AttributeSet(filters).filterNot(direct.contains)).map {
       case expression @ Widened(attribute) => scan.place(attribute).map(ScanColumn(attribute, expression.dataType, _))
       case other => Left(computed(other))
-    }
-    columns.collectFirst { case Left(reason) => reason }.toLeft(columns.collect { case Right(column) => column })
+    })
   }
 }

@@ -68,12 +68,10 @@ private class ParquetRules(table: FileTable, columns: Seq[(Attribute, StoredColu
 }
 
 private object ParquetRules {
-  import Shared.formats
-
-  private val StoredTypes = Shared("parquet_types").extract[Map[String, Map[String, String]]]
+  private val StoredTypes = Shared[Map[String, Map[String, String]]]("parquet_types")
   private val ReadTypes = StoredTypes.values.flatMap(_.values).toSet
   private val Timestamps = Seq(TimestampType, TimestampNTZType).flatMap(KeyTypes.name(_)).toSet
-  private val MostDecimalBytes = Shared("most_decimal_bytes").extract[Int]
+  private val MostDecimalBytes = Shared[Int]("most_decimal_bytes")
 
   /** Whether Arrow reads the stored form as the values that Spark reads. */
   private def isPlain(field: Type, dataType: DataType): Boolean = {

@@ -12,8 +12,10 @@ import org.json4s.JsonDSL._
 class S3Settings(bucketName: String, hadoop: Configuration) {
   import S3Settings._
 
-  private def setting(name: String): Option[String] =
-    Seq(s"fs.s3a.bucket.$bucketName.$name", s"fs.s3a.$name").flatMap(key => Option(hadoop.getTrimmed(key))).find(
+  private def setting(name: String): Option[String] = first(name, hadoop.get)
+
+  private def first(name: String, read: String => String): Option[String] =
+    Seq(s"fs.s3a.bucket.$bucketName.$name", s"fs.s3a.$name").flatMap(key => Option(read(key)).map(_.trim)).find(
       _.nonEmpty)
 
   /** Like Hadoop, uses the default for a value that is neither true nor false. */
@@ -22,8 +24,7 @@ class S3Settings(bucketName: String, hadoop: Configuration) {
 
   /** A secret from the settings, or from a credential store if there is one. */
   private def secret(name: String): Option[String] =
-    Seq(s"fs.s3a.bucket.$bucketName.$name", s"fs.s3a.$name")
-      .flatMap(key => Option(hadoop.getPassword(key)).map(new String(_).trim)).find(_.nonEmpty)
+    first(name, key => Option(hadoop.getPassword(key)).map(new String(_)).orNull)
 
   def bucket: Either[String, JObject] =
     Unmapped.find { case (name, harmless) => setting(name).exists(!harmless(_)) }
@@ -61,18 +62,15 @@ class S3Settings(bucketName: String, hadoop: Configuration) {
 }
 
 object S3Settings {
-  import Shared.formats
 
   /** Settings that change the data, or the access to it, and that workers do not support; each with the values that
     * have no effect.
     */
-  private val Unmapped = Shared.fields("s3_unmapped").map { case (name, harmless) =>
-    name -> harmless.extract[Set[String]]
-  }
-  private val Endpoint: Regex = Shared("s3_endpoint").extract[String].r
-  private val AwsEndpoint: Regex = Shared("s3_aws_endpoint").extract[String].r
-  private val DefaultProviders = Shared("s3_default_providers").extract[Seq[String]]
-  private val AmbientProviders = Shared("s3_ambient_providers").extract[Set[String]]
+  private val Unmapped = Shared.fields[Set[String]]("s3_unmapped")
+  private val Endpoint: Regex = Shared[String]("s3_endpoint").r
+  private val AwsEndpoint: Regex = Shared[String]("s3_aws_endpoint").r
+  private val DefaultProviders = Shared[Seq[String]]("s3_default_providers")
+  private val AmbientProviders = Shared[Set[String]]("s3_ambient_providers")
 
   /** Whether an endpoint is a host. For a host of AWS, its region must be known, from its name or from a setting. */
   private def isPlain(host: String, region: Option[String]): Boolean =
