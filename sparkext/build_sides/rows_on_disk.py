@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from sparkext.build_sides.file import read_build_file, write_build_file
 from sparkext.memory.probes import process_probe
-from sparkext.rows.collected import CollectedRows, map_contents, open_unnamed_file
+from sparkext.rows.collected import CollectedRows
 from sparkext.storage.local_folder import local_folder
+from sparkext.storage.spill import map_contents, open_unnamed_file
 
 _MOST_OF_HEADROOM = 0.25
 """Fraction of the free memory that rows may use while they are indexed; the index and a column need as much again."""

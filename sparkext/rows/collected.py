@@ -1,29 +1,19 @@
-"""Rows that several threads read: kept in memory while they are small compared with free memory, else spilled to files.
-
-The files have no names, so that none remains, however a process ends. They are memory-mapped, so that the system can
-reclaim their pages. Each thread writes its own file; batches are ordered after all have been read.
-"""
+"""Rows that several threads read: kept in memory while they are small compared with free memory, else in files."""
 
 from __future__ import annotations
 
-import mmap
-import tempfile
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
 
-from sparkext.memory.address_space import explain_mapping_errors
 from sparkext.memory.freed import release_memory
 from sparkext.rows.morsels import MAX_MORSEL_BYTES
 from sparkext.storage.paced_writes import PacedWriter
-
-Place = tuple[int, int]
-"""The position of a batch in the order of all batches."""
+from sparkext.storage.spill import Place, SpillBuffer
 
 _READING = 3
 """Peak memory of reading rows, as a multiple of their final size: Arrow doubles buffers as they grow."""
@@ -45,14 +35,10 @@ class CollectedRows:
         """Begin without rows."""
         self._check = check
         self._most = most
-        self._folder = folder
         self._lock = threading.Condition()
-        self._kept: deque[tuple[Place, pa.RecordBatch]] = deque()
+        self._batches = SpillBuffer[pa.RecordBatch](most, folder, _write_batch, _read_batch, moves_all=True)
         self._rows = self._bytes = self._readers = 0
         self._largest: int | None = None
-        self._files: dict[int, _RowFile] = {}
-        self._open = ExitStack()
-        self.spilled = False
 
     def __enter__(self) -> CollectedRows:
         return self
@@ -60,7 +46,12 @@ class CollectedRows:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self._open.close()
+        self._batches.close()
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the rows are in files."""
+        return self._batches.spilled
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -85,17 +76,7 @@ class CollectedRows:
             self._largest = max(self._largest or 0, batch.nbytes)
             self._lock.notify_all()
             self._check(self._rows, self._bytes)
-            self._kept.append((place, batch))
-            if not self.spilled:
-                most = self._most()
-                if most is None or self._bytes <= most:
-                    return
-                self.spilled = True
-            moved, self._kept = self._kept, deque()
-            file = self._file(batch.schema)
-        del batch
-        while moved:
-            file.write(*moved.popleft())
+        self._batches.add(place, batch, batch.nbytes)
 
     def _may_read(self) -> bool:
         """One thread may always read. Until the first batch has been read, batches are assumed to have maximum size."""
@@ -104,46 +85,15 @@ class CollectedRows:
         return most is None or (self._readers + 1) * largest * _READING <= most
 
     def table(self, schema: pa.Schema) -> pa.Table:
-        """Return all rows in order; rows in files are memory-mapped."""
-        found = list(self._kept)
-        for file in self._files.values():
-            found.extend(file.batches())
-        found.sort(key=lambda placed: placed[0])
-        return pa.Table.from_batches([batch for _, batch in found], schema)
-
-    def _file(self, schema: pa.Schema) -> _RowFile:
-        """Return the file of the current thread."""
-        thread = threading.get_ident()
-        if thread not in self._files:
-            self._files[thread] = _RowFile(self._open.enter_context(open_unnamed_file(self._folder)), schema)
-        return self._files[thread]
+        """Return all rows in order; rows in files are memory-mapped. Call this once."""
+        return pa.Table.from_batches(self._batches.values(), schema)
 
 
-class _RowFile:
-    """An Arrow stream in a file without a name."""
-
-    def __init__(self, stream: PacedWriter, schema: pa.Schema) -> None:
-        self._stream = stream
-        self._writer = pa.ipc.new_stream(stream, schema)
-        self._places: list[Place] = []
-
-    def write(self, place: Place, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
-        self._places.append(place)
-
-    def batches(self) -> Iterator[tuple[Place, pa.RecordBatch]]:
-        self._writer.close()
-        with pa.ipc.open_stream(map_contents(self._stream)) as reader:
-            yield from zip(self._places, reader, strict=True)
+def _write_batch(stream: PacedWriter, batch: pa.RecordBatch) -> None:
+    with pa.ipc.new_stream(stream, batch.schema) as writer:
+        writer.write_batch(batch)
 
 
-def open_unnamed_file(folder: Path | None) -> PacedWriter:
-    """Open a new unnamed file on the disk of this folder; it is deleted when it is neither open nor mapped."""
-    return PacedWriter(tempfile.TemporaryFile(dir=folder, buffering=0))
-
-
-def map_contents(stream: PacedWriter) -> pa.Buffer:
-    """Map the contents of a file, which may be closed afterwards."""
-    stream.sync()
-    with explain_mapping_errors("what was read of a build side"):
-        return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
+def _read_batch(content: pa.Buffer) -> pa.RecordBatch:
+    with pa.ipc.open_stream(content) as reader:
+        return reader.read_next_batch()

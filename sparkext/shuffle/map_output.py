@@ -23,10 +23,9 @@ from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.shuffle.checksum import checksum
 from sparkext.kernels.shuffle.partition import PartitionOrder
 from sparkext.memory.address_space import explain_mapping_errors
-from sparkext.rows.collected import map_contents, open_unnamed_file
 from sparkext.rows.morsels import MAX_MORSEL_BYTES
 from sparkext.shuffle.packed_rows import RowUnpacker, pack_blocks
-from sparkext.storage.paced_writes import PacedWriter
+from sparkext.storage.spill import SpillBuffer
 
 _HEADER = struct.Struct("<QQ")
 
@@ -36,7 +35,7 @@ _ROWS_TOGETHER = 100_000
 
 
 class _Block(NamedTuple):
-    """A block: bytes `start` to `stop` of buffer `run`, or of the spill file if `run` is -1."""
+    """A block: bytes `start` to `stop` of buffer `run`."""
 
     bucket: int
     run: int
@@ -53,19 +52,14 @@ class MapOutput:
 
     def __init__(self, buckets: int, most: Callable[[], int | None], folder: Path) -> None:
         """Begin without blocks."""
-        self._buckets = buckets
-        self._most = most
-        self._folder = folder
         self._blocks: list[_Block] = []
-        self._runs: list[pa.Buffer] = []
-        self._file: PacedWriter | None = None
-        self._filled = 0
+        self._runs = SpillBuffer[pa.Buffer](most, folder)
+        self._run = 0
         self.sizes = np.zeros(buckets, dtype=np.int64)
 
     def close(self) -> None:
-        """Close the spill file, if there is one."""
-        if self._file is not None:
-            self._file.close()
+        """Close the spill files."""
+        self._runs.close()
 
     def add(self, rows: pa.RecordBatch, order: PartitionOrder) -> None:
         """Add rows; `order` has the row ids of each bucket."""
@@ -74,29 +68,16 @@ class MapOutput:
         run, blocks = pack_blocks(rows, order)
         for block in blocks:
             self.sizes[block.bucket] += block.size
-        self._keep(run, [(block.bucket, block.start, block.stop) for block in blocks])
-
-    def _keep(self, run: pa.Buffer, blocks: list[tuple[int, int, int]]) -> None:
-        most = self._most()
-        if self._file is None and (most is None or sum(kept.size for kept in self._runs) + run.size <= most):
-            self._blocks += [_Block(bucket, len(self._runs), start, stop) for bucket, start, stop in blocks]
-            self._runs.append(run)
-            return
-        self._file = self._file or open_unnamed_file(self._folder)
-        self._blocks += [
-            _Block(bucket, -1, self._filled + start, self._filled + stop) for bucket, start, stop in blocks
-        ]
-        self._file.write(run)
-        self._filled += run.size
+        self._blocks += [_Block(block.bucket, self._run, block.start, block.stop) for block in blocks]
+        self._runs.add((self._run, 0), run, run.size)
+        self._run += 1
 
     def write(self, stream: BinaryIO) -> Int64Array:
         """Write all blocks; return the number of bytes of each bucket, int64[buckets]."""
-        content = None if self._file is None else map_contents(self._file)
-        lengths = np.zeros(self._buckets, dtype=np.int64)
+        runs = [*self._runs.values()]
+        lengths = np.zeros_like(self.sizes)
         for block in sorted(self._blocks):
-            run = content if block.run < 0 else self._runs[block.run]
-            assert run is not None, "blocks of the file are there only if it is"
-            message = run.slice(block.start, block.stop - block.start)
+            message = runs[block.run].slice(block.start, block.stop - block.start)
             stream.write(_HEADER.pack(_compute_checksum(message), message.size))
             stream.write(message)
             lengths[block.bucket] += _HEADER.size + message.size

@@ -22,10 +22,10 @@ from sparkext.plans.pipeline.spec import MARKS
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.types import conform_columns
-from sparkext.shuffle.block_buffer import BlockBuffer
-from sparkext.shuffle.blocks import blocks_in
+from sparkext.shuffle.blocks import blocks_in, rows_of
 from sparkext.shuffle.map_output import Segment, rows_of_segments
 from sparkext.storage.local_folder import local_folder
+from sparkext.storage.spill import SpillBuffer
 
 _OWNED_AT_ONCE = 1 << 16
 
@@ -74,18 +74,18 @@ class BlockRows:
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Read all blocks."""
-        self._probe, self._build = (BlockBuffer(share_of_headroom, local_folder()) for _ in range(2))
+        self._probe, self._build = (SpillBuffer[pa.Buffer](share_of_headroom, local_folder()) for _ in range(2))
         for batch in batches:
             for is_build, block in blocks_in(batch):
-                (self._build if is_build else self._probe).add(block)
+                (self._build if is_build else self._probe).add((0, 0), block, block.size)
 
     def probe(self) -> Iterator[pa.RecordBatch]:
         """Yield the probe rows."""
-        return self._probe.batches()
+        return _rows_of_blocks(self._probe)
 
     def build(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the only build side."""
-        return self._build.batches()
+        return _rows_of_blocks(self._build)
 
     def copies(self) -> Iterator[pa.RecordBatch]:
         """Yield nothing: no bucket is split."""
@@ -99,6 +99,10 @@ class BlockRows:
         """Close the spill files."""
         self._probe.close()
         self._build.close()
+
+
+def _rows_of_blocks(blocks: SpillBuffer[pa.Buffer]) -> Iterator[pa.RecordBatch]:
+    return (rows for block in blocks.values() for rows in rows_of(block))
 
 
 class FileRows:

@@ -1,1 +1,1 @@
-"""Files that workers share: containers with checksums, publication by rename, paced writes."""
+"""Files that workers share: containers with checksums, publication by rename, paced writes, spilled data."""

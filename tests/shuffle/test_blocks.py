@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.shuffle import blocks as blocks_module
 from sparkext.shuffle import outgoing_rows as leaving_rows
 from sparkext.shuffle import received_partition as received_partition_module
-from sparkext.shuffle.block_buffer import BlockBuffer
 from sparkext.shuffle.blocks import block_of, rows_of
 from sparkext.shuffle.outgoing_rows import create_outgoing_blocks
 from sparkext.shuffle.partitioning import Partitioning, choose_bucket_count
@@ -104,15 +102,6 @@ def test_blocks_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaving_rows, "BLOCK_BYTES", 10_000)
     sizes = [sum(batch.nbytes for batch in rows_of(block)) for _, block in sent(2, TABLE.to_batches())]
     assert len(sizes) > 10 and max(sizes) <= 10_000
-
-
-@pytest.mark.parametrize("most", [None, 0, 3000])
-def test_blocks_that_are_held(most: int | None, tmp_path: Path) -> None:
-    with closing(BlockBuffer(lambda: most, tmp_path)) as held:
-        for batch in TABLE.to_batches(max_chunksize=100):
-            held.add(block_of(batch))
-        assert held.spilled is (most is not None)
-        assert pa.Table.from_batches(held.batches()) == TABLE
 
 
 def arriving(blocks: list[tuple[bool, pa.Buffer]]) -> Iterator[pa.RecordBatch]:
