@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from sparkext.jvm_constants import BATCH_GROWTH, FIRST_BATCH_ROWS
+from sparkext.rows.batching import Batcher
 
 MAX_MORSEL_BYTES = 64 << 20
 """Input bytes after which a morsel is closed early: the controller would not notice accumulating wide rows."""
@@ -18,23 +19,18 @@ def form_morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[p
     The first morsel is small and later ones grow, so that a query with a LIMIT receives its rows early.
     """
     target = min(FIRST_BATCH_ROWS, max_rows)
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
+    waiting = Batcher[pa.RecordBatch](
+        lambda piece: (piece.num_rows, piece.nbytes), lambda: (max_rows, MAX_MORSEL_BYTES)
+    )
     for batch in batches:
         for start in range(0, batch.num_rows, max_rows):
-            piece = batch.slice(start, max_rows)
-            if waiting and (rows + piece.num_rows > max_rows or size + piece.nbytes > MAX_MORSEL_BYTES):
-                yield combine_batches(waiting)
-                waiting, rows, size = [], 0, 0
-            waiting.append(piece)
-            rows += piece.num_rows
-            size += piece.nbytes
-            if rows >= target:
-                yield combine_batches(waiting)
-                waiting, rows, size = [], 0, 0
+            if closed := waiting.add(batch.slice(start, max_rows)):
+                yield combine_batches(closed)
+            if waiting.totals[0] >= target:
+                yield combine_batches(waiting.take())
                 target = min(target * BATCH_GROWTH, max_rows)
-    if waiting:
-        yield combine_batches(waiting)
+    if closed := waiting.take():
+        yield combine_batches(closed)
 
 
 def split_by_bytes(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:

@@ -63,8 +63,6 @@ class MapOutput:
 
     def add(self, rows: pa.RecordBatch, order: PartitionOrder) -> None:
         """Add rows; `order` has the row ids of each bucket."""
-        if not order.rows.size:
-            return
         run, blocks = pack_blocks(rows, order)
         for block in blocks:
             self.sizes[block.bucket] += block.size

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from sparkext.memory.freed import FreeMemory, headroom_for
+from sparkext.rows.batching import group_items
 from sparkext.rows.morsels import combine_batches, split_by_bytes
 from sparkext.rows.taken import select_rows
 from sparkext.shuffle.blocks import BLOCK_BYTES, block_of
@@ -36,18 +37,12 @@ def create_outgoing_blocks(
 
 def gather_batches(batches: Iterable[pa.RecordBatch], partitions: int, free: FreeMemory) -> Iterator[pa.RecordBatch]:
     """Combine batches until they fill blocks of sufficient size for each partition."""
-    waiting: list[pa.RecordBatch] = []
-    size = limit = 0
-    for batch in batches:
-        if waiting and size + gathered_bytes(batch) > limit:
-            yield combine_batches(waiting)
-            waiting, size = [], 0
-        if batch.num_rows:
-            limit = limit if waiting else bytes_to_gather(partitions, free)
-            waiting.append(batch)
-            size += gathered_bytes(batch)
-    if waiting:
-        yield combine_batches(waiting)
+    groups = group_items(
+        (batch for batch in batches if batch.num_rows),
+        lambda batch: (gathered_bytes(batch),),
+        lambda: (bytes_to_gather(partitions, free),),
+    )
+    return map(combine_batches, groups)
 
 
 def bytes_to_gather(partitions: int, free: FreeMemory) -> int:

@@ -40,6 +40,7 @@ from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.keys.decimal_words import halves_of, read_unscaled_digits
 from sparkext.kernels.runtime.jit import AnyArray, freeze
 from sparkext.kernels.shuffle.partition import PartitionOrder
+from sparkext.rows.batching import group_items
 from sparkext.rows.morsels import split_range_by_bytes
 from sparkext.shuffle.blocks import BLOCK_BYTES
 
@@ -149,8 +150,10 @@ class PackedBlock(NamedTuple):
 
 
 def pack_blocks(rows: pa.RecordBatch, order: PartitionOrder) -> tuple[pa.Buffer, list[PackedBlock]]:
-    """Pack at least one row into blocks of one bucket each, in one buffer. `order` has the row ids of each bucket."""
+    """Pack rows into blocks of one bucket each, in one buffer. `order` has the row ids of each bucket."""
     sink = pa.BufferOutputStream()
+    if not order.rows.size:
+        return sink.getvalue(), []
     packed = PackedRows(rows, order.rows, sink)
     blocks = []
     for bucket in np.flatnonzero(np.diff(order.starts)).tolist():
@@ -174,20 +177,17 @@ class RowUnpacker:
 
     def batches(self, blocks: Iterable[pa.Buffer], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all blocks. Blocks are combined up to `most_rows` rows and `most_bytes` bytes in memory."""
-        waiting: list[_Block] = []
-        rows = size = 0
-        for content in blocks:
-            block = self._block(content)
-            too_much = rows + block.rows > most_rows or size + block.size > most_bytes or len(waiting) == _MOST_BLOCKS
-            if waiting and too_much:
-                yield self._batch(waiting, rows)
-                waiting, rows, size = [], 0, 0
-            waiting.append(block)
-            rows, size = rows + block.rows, size + block.size
-        if waiting:
-            yield self._batch(waiting, rows)
+        return (
+            self._batch(group)
+            for group in group_items(
+                map(self._block, blocks),
+                lambda block: (block.rows, block.size, 1),
+                lambda: (most_rows, most_bytes, _MOST_BLOCKS),
+            )
+        )
 
-    def _batch(self, blocks: Sequence[_Block], rows: int) -> pa.RecordBatch:
+    def _batch(self, blocks: Sequence[_Block]) -> pa.RecordBatch:
+        rows = sum(block.rows for block in blocks)
         columns = [
             column.array(blocks, place, rows) if place in self._read else pa.nulls(rows, column.arrow_type)
             for place, column in enumerate(self._columns)

@@ -106,7 +106,8 @@ class _SpillFile:
 
     def contents(self) -> Iterator[tuple[Place, pa.Buffer]]:
         """Yield the position and the mapped bytes of each value."""
-        content, start = map_contents(self.stream), 0
+        content = map_contents(self.stream) if self.ends[-1][1] else pa.py_buffer(b"")  # empty files cannot be mapped
+        start = 0
         for place, end in self.ends:
             yield place, content.slice(start, end - start)
             start = end
