@@ -24,7 +24,7 @@ def share_of_headroom() -> int | None:
 
 def create_row_collector() -> CollectedRows:
     """Return a collector of a task's rows, which moves them to disk if they exceed a fraction of the free memory."""
-    return CollectedRows(lambda rows, size: None, share_of_headroom, local_folder())
+    return CollectedRows(lambda rows, size: None, lambda: share_of_headroom(), local_folder())
 
 
 def move_to_disk(table: pa.Table, folder: Path) -> list[pa.Array]:
