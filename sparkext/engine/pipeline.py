@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 
 import pyarrow as pa
@@ -52,7 +53,7 @@ class Resources:
         """Return the resources of a Spark task; `tasks` counts the tasks that share its memory."""
         probe = process_probe()
         return cls(
-            lambda: probe.headroom(tasks),
+            partial(probe.headroom, tasks),
             lambda limit: tasks(limit, probe.binding_group),
             freed.reclaim,
             may_begin(count_owned_cores()),

@@ -19,7 +19,6 @@ from sparkext.engine.sinks.packed_rows import PackedSink
 from sparkext.engine.worker_task import task_id
 from sparkext.kernels.shuffle.join_size import WIDTH, add_to_sketch
 from sparkext.memory.freed import FreeMemory
-from sparkext.plans.adaptive.operator_budget import OperatorBudget
 from sparkext.shuffle.map_output import MapOutput
 from sparkext.shuffle.outgoing_rows import bytes_to_gather
 from sparkext.shuffle.partitioning import Partitioning
