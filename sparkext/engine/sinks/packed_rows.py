@@ -9,8 +9,8 @@ from threading import Lock
 
 import pyarrow as pa
 
-from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.operator_budget import OperatorBudget
+from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.rows.batching import Batcher
 from sparkext.rows.morsels import combine_batches
 from sparkext.rows.row_set import RowSet
