@@ -25,9 +25,9 @@ from bench.harness import Bench, Case, WrongAnswerError
 from bench.quick import JVM, QUICK, SCALE_FACTOR
 from bench.report.facts import facts, header
 from bench.report.result_files import TINY
-from bench.report.text_table import text_table
 from sparkext.cli.tpch import DEFAULT_ROOT
 from sparkext.errors import SparkExtError
+from sparkext.wording import format_table
 
 SUITES = {
     "micro": "kernels.micro",
@@ -119,7 +119,7 @@ def _run_all(cases: Sequence[Case], arguments: argparse.Namespace) -> int:
                 failed.append(_title(case, bench))
             took[suite] = took.get(suite, 0.0) + time.monotonic() - started
     times = [[name, f"{seconds / 60:.1f}"] for name, seconds in [*took.items(), ("all", sum(took.values()))]]
-    print(f"\n{text_table(['suite', 'minutes'], times)}\nresults: {results}", flush=True)
+    print(f"\n{format_table(['suite', 'minutes'], times)}\nresults: {results}", flush=True)
     if failed:
         print("\nFAILED:\n" + "\n".join(failed), flush=True)
     return 1 if failed else 0

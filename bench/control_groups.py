@@ -208,3 +208,8 @@ def control_group(limit: int | None) -> Iterator[ControlGroup]:
 def python(*arguments: str) -> list[str]:
     """Return the command that runs this interpreter."""
     return [sys.executable, *arguments]
+
+
+def mib(size: float) -> str:
+    """Format bytes as MiB."""
+    return f"{size / 2**20:,.1f}"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 
 class WrongAnswerError(Exception):
@@ -242,7 +242,9 @@ def report(bench: Bench, timings: Sequence[Timing], rows: int, cpu: bool = True,
         for timing in sorted(timings, key=lambda timing: timing.median)
     ]
     columns = len(header) if cpu else len(header) - 1
-    print(f"\n{text_table(header[:columns], [cells[:columns] for cells in table])}\n\n{_verdict(timings)}", flush=True)
+    print(
+        f"\n{format_table(header[:columns], [cells[:columns] for cells in table])}\n\n{_verdict(timings)}", flush=True
+    )
 
 
 def _verdict(timings: Sequence[Timing]) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from sparkext.errors import ConfigError
+from sparkext.wording import format_markdown_table
 
 T = TypeVar("T")
 
@@ -566,8 +567,8 @@ def _describe_unknown(name: str) -> str:
 
 def render_markdown_table() -> str:
     """Return the Markdown table of `docs/options.md`: a row per key for users, without a trailing newline."""
-    rows = [("key", "type", "unit", "default", "meaning"), ("---",) * 5]
+    rows = []
     for key in (key for key in REGISTRY if not key.is_internal):
         default = key.type.render(key.default)
         rows.append((f"`{key.name}`", key.type.name, key.unit, f"`{default}`" if default else "", key.doc))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return format_markdown_table(("key", "type", "unit", "default", "meaning"), rows)

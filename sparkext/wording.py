@@ -1,8 +1,8 @@
-"""Numbers, sizes and limits as texts for users."""
+"""Numbers, sizes, limits and tables as texts for users."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from decimal import Decimal
 
 LIMITS: Mapping[str, str] = {
@@ -43,3 +43,22 @@ def abbreviate_number(number: float) -> str:
         if number >= factor:
             return f"{number / factor:g}{letter}"
     return f"{number:g}"
+
+
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Container[int] = (0,)) -> str:
+    """Return a table as plain text. `left` has the indexes of the columns that are aligned left."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (header, *rows)
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def format_markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as Markdown."""
+    table = (header, ["---"] * len(header), *rows)
+    return "\n".join(f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|" for cells in table)

@@ -1,11 +1,11 @@
-"""The format of numbers in reports and plans."""
+"""The format of numbers and tables in reports and plans."""
 
 from __future__ import annotations
 
 import pytest
 
 from sparkext.streaming.cql.language.queries import spell_delay
-from sparkext.wording import format_count, format_ratio
+from sparkext.wording import format_count, format_markdown_table, format_ratio, format_table
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,20 @@ def test_one_thing_has_no_plural() -> None:
         "1 task",
         "2 tasks",
         "1,000 tasks",
+    ]
+
+
+def test_tables() -> None:
+    header, rows = ("name", "rows", "of"), [("a", "1,000", ""), ("longer", "2", "b")]
+    assert format_table(header, rows, (0, 2)).splitlines() == [
+        "name     rows  of",
+        "------  -----  --",
+        "a       1,000",
+        "longer      2  b",
+    ]
+    assert format_markdown_table(header, rows).splitlines() == [
+        "| name | rows | of |",
+        "| --- | --- | --- |",
+        "| a | 1,000 | |",
+        "| longer | 2 | b |",
     ]

@@ -21,7 +21,7 @@ from statistics import median
 import numpy as np
 
 from bench.report.result_files import Key, Results, Timed, read
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 RESAMPLES = 4000
 CONFIDENCE = 0.99
@@ -154,7 +154,7 @@ def _print(changes: Sequence[Change], noise: Noise) -> None:
         for change in found
     ]
     if rows:
-        print(text_table(["", "case", "contestant", "old s", "new s", "ratio", "99% interval"], rows, left=3))
+        print(format_table(["", "case", "contestant", "old s", "new s", "ratio", "99% interval"], rows, left=range(3)))
     counts = {verdict: sum(change.verdict == verdict for change in changes) for verdict in ("slower", "faster")}
     print(f"{len(changes)} compared: {counts['slower']} slower, {counts['faster']} faster")
 

@@ -18,8 +18,8 @@ from bench.report import plots
 from bench.report.names import HEADLINES, NAMES, QUERIES, is_scaled
 from bench.report.ratios import SPARK, Row, compared, within_spark, without_spark
 from bench.report.result_files import TINY, Key, Results, Timed, merged, read
-from bench.report.text_table import text_table
 from bench.report.theme import drawing, save
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -219,10 +219,10 @@ def verdicts(found: Sequence[Row]) -> str:
         ]
         for row, ratio in lost
     ]
-    tables = [text_table(["compared", "lines", "clear wins", "clear losses", "× Spark's default"], _texts(counted))]
+    tables = [format_table(["compared", "lines", "clear wins", "clear losses", "× Spark's default"], _texts(counted))]
     if losses:
         tables.append(
-            text_table(["case", "sparkext as", "faster is", "ratio", "single runs", "ours, s"], losses, left=3)
+            format_table(["case", "sparkext as", "faster is", "ratio", "single runs", "ours, s"], losses, left=range(3))
         )
     return "\n\n".join(tables)
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sparkext.wording import format_markdown_table
+
 RECORDS = Path(__file__).parents[1] / "support.jsonl"
 _OTHER_OUTCOMES = {"failed": "**failed**", "skipped": "skipped"}
 
@@ -45,8 +47,7 @@ def page() -> str:
         named = ", ".join(f"`tests/{folder}`" for folder in folders)
         rows.append([f"{subject} ({named})", *(_describe_counts(record["folders"], folders) for record in records)])
     rows.append(["on", *(_environment(record) for record in records)])
-    lines = [["tests that passed", *heads], ["---"] * (len(heads) + 1), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return format_markdown_table(["tests that passed", *heads], rows)
 
 
 def _describe_counts(recorded: Mapping[str, Mapping[str, int]], folders: Sequence[str]) -> str:

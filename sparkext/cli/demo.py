@@ -25,6 +25,7 @@ from sparkext.memory.probes import process_probe
 from sparkext.spark.jar import INSTALL_PYSPARK, locate_jar
 from sparkext.spark.java import require_java
 from sparkext.spark.session import configure
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -226,27 +227,18 @@ def _time(build: Callable[[Tables], DataFrame], tables: Tables) -> tuple[float, 
 
 def format_timing_table(measurements: Sequence[Measurement]) -> str:
     """Return the measurements as a plain text table; the first is the reference of the column `speed-up`."""
-    table = [("plan", "median s", "min - max s", "rows", "Mrow/s", "speed-up")]
-    for each in measurements:
-        table.append(
-            (
-                each.name,
-                f"{each.median:.2f}",
-                f"{min(each.seconds):.2f} - {max(each.seconds):.2f}",
-                f"{each.rows:,}",
-                f"{each.rows / each.median / 1e6:.2f}",
-                f"{measurements[0].median / each.median:.2f}x",
-            )
+    rows = [
+        (
+            each.name,
+            f"{each.median:.2f}",
+            f"{min(each.seconds):.2f} - {max(each.seconds):.2f}",
+            f"{each.rows:,}",
+            f"{each.rows / each.median / 1e6:.2f}",
+            f"{measurements[0].median / each.median:.2f}x",
         )
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in table
+        for each in measurements
     ]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+    return format_table(("plan", "median s", "min - max s", "rows", "Mrow/s", "speed-up"), rows)
 
 
 def _describe_mismatch(prints: Mapping[str, Fingerprint], different: Sequence[str]) -> str:

@@ -9,8 +9,7 @@ from typing import Any
 
 from sparkext.reports import stream_chart
 from sparkext.reports.stream_batches import PREFIX, Batch, JoinedBatch, OrderedBatch
-from sparkext.reports.text import format_table
-from sparkext.wording import format_bytes, format_count
+from sparkext.wording import format_bytes, format_count, format_table
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +42,7 @@ class StreamReport:
             rows = [
                 _format_batch_cells(name, batches) for name, batches in told.items() if isinstance(batches[0], kind)
             ]
-            lines += format_table([header, *rows], range(len(header))) if rows else []
+            lines += [format_table(header, rows, range(len(header)))] if rows else []
         return "\n".join([*lines, self.summary])
 
     @property

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
-from sparkext.wording import format_bytes, format_count, format_ratio
+from sparkext.wording import format_bytes, format_count, format_ratio, format_table
 
 if TYPE_CHECKING:
     from sparkext.reports.pipeline_run import JoinReport, PipelineRun
@@ -31,16 +30,9 @@ _LEFT_ALIGNED = (0, 4)
 
 def render_text(report: PipelineRun) -> str:
     """Return a table of the operators, lines about tasks, files, partitions and join orders, and the notes."""
-    lines = format_table([_HEADER, *(_format_operator_cells(join) for join in report.joins)], _LEFT_ALIGNED)
+    table = format_table(_HEADER, [_format_operator_cells(join) for join in report.joins], _LEFT_ALIGNED)
     told = [*describe_files(report), *describe_builds(report), *describe_partitions(report), *describe_orders(report)]
-    return "\n".join([*lines, describe_tasks(report), *told, *report.notes])
-
-
-def format_table(rows: Sequence[tuple[str, ...]], left_aligned: Container[int]) -> list[str]:
-    """Return the lines of a table. The first row is its header; `left_aligned` has indexes of columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    header, *lines = (_format_line(row, widths, left_aligned) for row in rows)
-    return [header, "  ".join("-" * width for width in widths), *lines]
+    return "\n".join([table, describe_tasks(report), *told, *report.notes])
 
 
 def describe_tasks(report: PipelineRun) -> str:
@@ -115,11 +107,3 @@ def _describe_build_time(join: JoinReport) -> str:
     if join.build_seconds is None:
         return ""
     return "(reused)" if join.index_reused else f"{join.build_seconds:.3f} s"
-
-
-def _format_line(cells: tuple[str, ...], widths: list[int], left_aligned: Container[int]) -> str:
-    padded = [
-        cell.ljust(width) if column in left_aligned else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return "  ".join(padded).rstrip()

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bench.data.workloads import BATCH_ROWS, load_table
 from bench.harness import Bench, Case, Contestant, Timing, measure, record, step, verify
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from sparkext.kernels.indexes.protocols import JoinIndex
@@ -146,7 +146,7 @@ def _build_table(timings: list[Timing], indexes: Mapping[str, JoinIndex], rows: 
         ]
         for timing in timings
     ]
-    return text_table(["index", "median s", "min - max s", "Mrow/s", "bytes a row"], table)
+    return format_table(["index", "median s", "min - max s", "Mrow/s", "bytes a row"], table)
 
 
 def _probe_table(build: str, rates: Mapping[tuple[str, str], _Rate]) -> str:
@@ -158,4 +158,4 @@ def _probe_table(build: str, rates: Mapping[tuple[str, str], _Rate]) -> str:
         wanted = "" if over is None else f"> {over:.0f}{' (hash)' if kind == 'dense' else ''}"
         met = "" if over is None else "reached" if rate.median >= over else "MISSED"
         table.append([kind, order, f"{rate.median:.1f}", f"{rate.low:.1f} - {rate.high:.1f}", wanted, met])
-    return text_table(header, table, left=2)
+    return format_table(header, table, left=range(2))

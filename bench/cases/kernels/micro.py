@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from bench.harness import Bench, Case, step
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 NOTES = """\
 Measured: one call of a kernel on one morsel, or on 100 K build rows if the kernel builds an index. All data fit into
@@ -48,4 +48,4 @@ def _run(bench: Bench) -> None:
         nanoseconds = [value / rows * 1e9 for value in seconds]
         spread = stdev(nanoseconds) if len(nanoseconds) > 1 else 0.0
         table.append([name, f"{mean(nanoseconds):.2f}", f"{spread:.2f}", str(len(seconds))])
-    print(f"\n{text_table(['kernel', 'ns a row', 'deviation', 'values'], table)}\n")
+    print(f"\n{format_table(['kernel', 'ns a row', 'deviation', 'values'], table)}\n")

@@ -13,7 +13,7 @@ from bench.data.chains import Chain
 from bench.data.generated import star, written
 from bench.harness import Bench, Case, Contestant, Timing, fastest_forms, report, take_turns, verify, warm_up
 from bench.report.fit import power_law
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from bench.data.workloads import Workload
@@ -141,4 +141,4 @@ def _report_growth(bench: Bench, grown: dict[str, list[Timing]], sizes: list[int
         law = power_law(sizes, medians)
         bench.record(contestant=name, of=of, exponent=law.exponent, standard_error=law.error)
         table.append([name, *(f"{median:.3f}" for median in medians), str(law)])
-    print(f"\n{text_table([of, *map(str, sizes), 'exponent'], table)}")
+    print(f"\n{format_table([of, *map(str, sizes), 'exponent'], table)}")

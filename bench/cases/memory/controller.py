@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from bench.data.workloads import Workload
 from bench.harness import Bench, Case, measure, report, seconds_of, step, verify
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 NOTES = """\
 Measured: three TPC-H joins, and a join in which each of 2 M rows has 10 matches, over Arrow tables in memory on one
@@ -100,7 +100,7 @@ def _share(bench: Bench, run: Callable[[], Iterator[pa.RecordBatch]]) -> None:
             ]
         )
         bench.record(seconds=whole, controller_seconds=spent["seconds"], calls=spent["calls"])
-    print("\n" + text_table(["run", "whole s", "calls", "controller ms", "share"], table) + "\n")
+    print("\n" + format_table(["run", "whole s", "calls", "controller ms", "share"], table) + "\n")
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from statistics import median
 from typing import Any
 
 from bench.cases.memory.study_worker import JOINS, RUNNING, command, expected
-from bench.control_groups import ControlGroup, NoControlGroupsError, python, run_limited, run_watched
+from bench.control_groups import ControlGroup, NoControlGroupsError, mib, python, run_limited, run_watched
 from bench.harness import Bench, WrongAnswerError, step
-from bench.report.text_table import mib, text_table
+from sparkext.wording import format_table
 
 FAN_OUT = 100_000
 BUILD_ROWS = 100_000
@@ -283,5 +283,5 @@ def _print(phases: Sequence[dict[str, Any]]) -> None:
         ]
         for phase in phases
     ]
-    print(f"\n{text_table(['phase', 's', 'headroom MiB', 'lowest', 'median', 'highest', 'swings'], table)}\n")
+    print(f"\n{format_table(['phase', 's', 'headroom MiB', 'lowest', 'median', 'highest', 'swings'], table)}\n")
     print(f"budgets of the payload in rows, {SETTLING_SECONDS} s after a phase began and later; rows and sum are right")

@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from bench.cases.queries.end_to_end import to_noop
+from bench.control_groups import mib
 from bench.data.keys import padded, spread
 from bench.harness import Bench, Case, WrongAnswerError, step
-from bench.report.text_table import mib, text_table
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,7 +89,7 @@ def _print_one_copy(bench: Bench, mapped: dict[int, dict[str, _Pages]]) -> None:
         each = [files[kind] for files in mapped.values() if kind in files]
         sums = (sum(pages.resident for pages in each), sum(pages.proportional for pages in each))
         table.append(["all", kind, *map(mib, sums)])
-    print(f"\n{text_table(['worker', 'mapped', 'resident MiB', 'proportional MiB'], table, left=2)}\n")
+    print(f"\n{format_table(['worker', 'mapped', 'resident MiB', 'proportional MiB'], table, left=range(2))}\n")
     print(
         f"{len(mapped)} workers map the same pages: the sum of their proportional sizes is what the node holds, once."
         "\nA copy in each worker would take the sum of their resident sizes."
@@ -139,7 +140,7 @@ def _index_bytes(bench: Bench) -> None:
         bench.record(keys=name, key_bytes=keys.nbytes / INDEX_ROWS, bytes_per_row=sizes)
         cells = [f"{sizes[kind]:.1f}" if kind in sizes else "" for kind in ("hash", "dense", "ordered")]
         table.append([name, f"{keys.nbytes / INDEX_ROWS:.1f}", *cells])
-    print(f"\n{text_table(['keys', 'the keys themselves', 'hash', 'dense', 'ordered'], table)}")
+    print(f"\n{format_table(['keys', 'the keys themselves', 'hash', 'dense', 'ordered'], table)}")
     print(
         "\nbytes per build row; a hash table of n keys has a power of two of slots between 1.5 n and 3 n, 16 bytes each"
     )
@@ -188,7 +189,7 @@ def _fan_out(bench: Bench) -> None:
         "above no match",
         "mapped files",
     ]
-    print(f"\n{text_table(header, table)}\n")
+    print(f"\n{format_table(header, table)}\n")
     print(
         f"{BUILD_ROWS:,} build rows throughout. The peak counts the pages of the mapped files that were touched, which"
         "\nthe system can take back; a fan-out that touches fewer of them may peak below the baseline."
@@ -228,7 +229,7 @@ def _one_row(bench: Bench) -> None:
                 table.append([name, run, f"{seconds:.1f}", mib(peak), mib(mapped)])
                 bench.record(condition=name, run=run, seconds=seconds, peak=peak, mapped_files=mapped)
     header = ["one row joined by", "run", "s", "peak MiB", "mapped files MiB"]
-    print(f"\n{text_table(header, table, left=2)}\n")
+    print(f"\n{format_table(header, table, left=range(2))}\n")
 
 
 def _peak(spark: SparkSession, fan_out: int) -> tuple[int, int]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import sparkext
 from bench.engines.spark_session import spark_session
 from bench.harness import Bench, Case, WrongAnswerError
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -396,4 +396,4 @@ def _table(samples: Sequence[tuple[int, Sample]]) -> str:
     """Format samples as a table, with a column for each sample."""
     header = ["after queries", *(str(number) for number, _ in samples)]
     rows = [[column.name, *(f"{sample[column.name]:,.0f}" for _, sample in samples)] for column in COLUMNS]
-    return text_table(header, rows)
+    return format_table(header, rows)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bench.cases.memory import large_build_job
 from bench.cases.memory.survival_job import CONCURRENT, QUERIES, WAYS, expected, write_tables
-from bench.control_groups import Outcome, python, run_limited
+from bench.control_groups import Outcome, mib, python, run_limited
 from bench.harness import Bench, Case, WrongAnswerError, step
-from bench.report.text_table import mib, text_table
+from sparkext.wording import format_table
 
 NOTES = """\
 Measured for each job: how it ends, the peak memory of its control group (Spark, its workers, file pages), and its time
@@ -120,7 +120,7 @@ def _compare(bench: Bench, jobs: Mapping[str, Sequence[str]], answer: Mapping[st
             print("  " + "\n  ".join(found.errors.strip().splitlines()[-3:]))
         table.append([way, ending, f"{found.seconds:.0f}", mib(found.peak), mib(found.swap)])
         bench.record(contestant=way, ending=ending, seconds=found.seconds, peak=found.peak, swap=found.swap, **values)
-    print(f"\n{text_table(['way', 'outcome', 's', 'peak MiB', 'swap MiB'], table, left=2)}\n")
+    print(f"\n{format_table(['way', 'outcome', 's', 'peak MiB', 'swap MiB'], table, left=range(2))}\n")
     print(f"{answer['rows']:,} result rows; the limit is {mib(LIMIT)} MiB; rows and sums of those that finish agree")
 
 

@@ -21,7 +21,7 @@ from bench.data.generated import in_files, star, written
 from bench.engines.spark_session import with_settings
 from bench.engines.views import Views
 from bench.harness import Bench, Case, Contestant, WrongAnswerError, measure, report, same, verify
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -229,7 +229,7 @@ def _run_queries(bench: Bench) -> None:
                 ours, *others = seconds.values()
                 times = [f"{value:.2f}" for value in seconds.values()]
                 table.append([name, *times, *(f"{value / ours:.2f}" for value in others)])
-    print(text_table(["query", "partitioned", DEFAULT, "no broadcasts", "times", "times"], table))
+    print(format_table(["query", "partitioned", DEFAULT, "no broadcasts", "times", "times"], table))
 
 
 def _run_growth(bench: Bench) -> None:
@@ -311,7 +311,7 @@ def _run_costs(bench: Bench) -> None:
                 bench.record(part=name, run=run, partitions=len(partitions.planned), planned=planned, took=took)
                 told += [str(len(partitions.planned)), f"{planned:.2f}", f"{took:.2f}"]
             table.append([name, *told])
-    print(text_table(["condition", *["partitions", "planned, s", "took, s"] * 2], table))
+    print(format_table(["condition", *["partitions", "planned, s", "took, s"] * 2], table))
 
 
 def _zipf(bench: Bench, spark: SparkSession, folder: Path, probe_rows: int) -> None:

@@ -26,10 +26,10 @@ import pyarrow as pa
 
 from bench.data.generated import in_files
 from bench.harness import Bench, Case
-from bench.report.text_table import text_table
 from sparkext.plans.shuffle.balancer import Balancer, RowCounts, UnitCosts, skew
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.plans.shuffle.waves import PARTITION_SECONDS, plan_table
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from sparkext.reports.partition_loads import PartitionLoads
@@ -108,7 +108,7 @@ def _run(bench: Bench) -> None:
         bench.record(part=name, ratio=ratio, paper=skewed.paper, skew=trajectory)
         skews = " ".join(f"{value:.2f}" for value in trajectory[:5])
         rows.append([name, f"{before:.2f}", f"{after:.2f}", f"{ratio:.2f}", f"{skewed.paper:.2f}", skews])
-    print(text_table(["case", "without", "with", "ratio", "paper", "skew by interval"], rows))
+    print(format_table(["case", "without", "with", "ratio", "paper", "skew by interval"], rows))
 
 
 def simulate(skewed: Skewed, costs: UnitCosts) -> tuple[float, float, list[float]]:
@@ -209,7 +209,7 @@ def _pipelined(bench: Bench) -> None:
             shown = " ".join(f"{value:.2f}" for value in trajectory[:8])
             told = (most["hash"], most["planned"], ratio, ideal, even)
             rows.append([name, *(f"{value:.2f}" for value in told), shown])
-    print(text_table(["case", "s by hash", "s planned", "ratio", "ideal", "max / mean", "skew by interval"], rows))
+    print(format_table(["case", "s by hash", "s planned", "ratio", "ideal", "max / mean", "skew by interval"], rows))
 
 
 def _repeat(folder: Path) -> None:
@@ -287,7 +287,7 @@ def _waves(bench: Bench) -> None:
             rows.append([str(cores), str(seconds), f"{error:.2f}", *told])
             if planned < ideal or again < ideal:
                 raise AssertionError(f"{rows[-1]}: no schedule is shorter than the work that there is")
-    print(text_table(["cores", "work, s", "sigma", "planned, s", "again, s", "ratio", "ideal, s"], rows))
+    print(format_table(["cores", "work, s", "sigma", "planned, s", "again, s", "ratio", "ideal, s"], rows))
 
 
 def _simulated_waves(cores: int, seconds: float, error: float, seed: int) -> tuple[float, float, float]:
@@ -354,4 +354,4 @@ def _planner(bench: Bench) -> None:
             raise AssertionError(f"{nodes} nodes: the skew is still {after:.2f}")
         bench.record(part=f"{nodes} nodes", seconds=seconds, before=before, after=after)
         rows.append([str(nodes), f"{1000 * seconds:.0f}", f"{before:.1f}", f"{after:.2f}", str(len(planned.moved))])
-    print(text_table(["nodes", "ms", "skew", "after", "buckets moved"], rows))
+    print(format_table(["nodes", "ms", "skew", "after", "buckets moved"], rows))

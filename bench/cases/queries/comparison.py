@@ -15,7 +15,7 @@ from bench.engines.result_rows import ResultRows
 from bench.engines.spark_session import spark_session, with_settings
 from bench.engines.views import Views, named_in
 from bench.harness import Bench, Contestant, measure, record, same, verify
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from bench.engines.competitors import Query
@@ -126,7 +126,7 @@ def print_comparison(queries: Sequence[Compared]) -> None:
         else [query.name, "none", "same plan", *[""] * (len(names) - 1)]
         for query in queries
     ]
-    print(text_table(["query", "pipelines", *(names or ["seconds"])], table))
+    print(format_table(["query", "pipelines", *(names or ["seconds"])], table))
     another = [query for query in queries if query.seconds and query.joins]
     for ours in (COLD, CACHED) if another else ():
         mean = geometric_mean([query.ratio(ours) for query in another])

@@ -15,7 +15,7 @@ from bench.cases.queries import tpch
 from bench.cases.queries.end_to_end import Joins, Workload, read_tables, spark_joins, to_noop, workloads
 from bench.engines.spark_session import make_look_changed, spark_session
 from bench.harness import Bench, Case, Contestant, measure, report, seconds_of, step, verify
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,7 +138,7 @@ def _run_first(bench: Bench) -> None:
             first=[one[0] for one in each],
             warm=[one[1] for one in each],
         )
-    print("\n" + text_table(["plan", "first query s", "warm s", "more s"], table) + "\n", flush=True)
+    print("\n" + format_table(["plan", "first query s", "warm s", "more s"], table) + "\n", flush=True)
 
 
 def _in_new_session(bench: Bench, columns: Mapping[str, Sequence[str]], joins: Joins, hint: str) -> tuple[float, float]:

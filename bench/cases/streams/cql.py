@@ -34,13 +34,12 @@ from bench.harness import (
     measure,
     record,
     same,
-    seconds_of,
     step,
     verify,
 )
 from bench.report.fit import power_law
-from bench.report.text_table import text_table
-from bench.starts import Started, seconds_of_job
+from bench.starts import Started, seconds_of, seconds_of_job
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -229,7 +228,7 @@ def _print_rates(timings: Sequence[tuple[Timing, int]]) -> None:
             name, start = timing.contestant.name, starts.get(f"{timing.contestant.name}, start")
             alone = "" if start is None else f"{rows / (timing.median - start):,.0f}"
             table.append((name, f"{rows:,}", f"{rows / timing.median:,.0f}", alone))
-    print(text_table(("", "rows", "rows a second", "without the start"), table))
+    print(format_table(("", "rows", "rows a second", "without the start"), table))
 
 
 # --- with and without recursion ---
@@ -336,7 +335,7 @@ def _run_turns(bench: Bench) -> None:
             if timings:  # none if the data is tiny
                 rows.append((str(queries), str(alike), *(f"{count / timing.median:,.0f}" for timing in timings)))
     if rows:
-        print(text_table(("queries", "rows of a time", *names.values()), rows))
+        print(format_table(("queries", "rows of a time", *names.values()), rows))
     print(NOTES_TURNS)
 
 
@@ -397,7 +396,7 @@ def _run_keys(bench: Bench) -> None:
             seconds.start.append(seconds_of_job(partial(_quotas, rows.where("false"), granted), (0, None)))
     rates = seconds.rates(asks)
     seconds.record(bench, "sparkext", asks)
-    print(text_table(("rows a second", "without the start"), [tuple(f"{rate:,.0f}" for rate in rates)]))
+    print(format_table(("rows a second", "without the start"), [tuple(f"{rate:,.0f}" for rate in rates)]))
     print(NOTES_KEYS)
 
 
@@ -443,7 +442,7 @@ def _run_growth(bench: Bench) -> None:
         rows.append(
             (what, f"{sizes[0]:,} to {sizes[-1]:,}", " ".join(f"{one:.2f}" for one in seconds), f"{law.exponent:.2f}")
         )
-    print(text_table(("", "", "seconds", "exponent"), rows))
+    print(format_table(("", "", "seconds", "exponent"), rows))
     print(NOTES_GROWTH)
 
 

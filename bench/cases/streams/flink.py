@@ -36,8 +36,8 @@ from bench.cases.streams.trading import (
 from bench.engines import environments
 from bench.engines.spark_session import CROSSING, spark_session
 from bench.harness import Bench, Case, WrongAnswerError, step
-from bench.report.text_table import text_table
 from bench.starts import Started, seconds_of_job
+from sparkext.wording import format_table
 
 VERSION = "2.3.0"
 HOME = Path(__file__).parents[3] / ".data" / "flink"
@@ -103,7 +103,7 @@ def _run(bench: Bench) -> None:
             for name, rate in (("sparkext", ours), ("Flink", flinks)):
                 bench.record(contestant=name, state=feed.state, rows=feed.rows, rows_per_second=rate, **raw[name])
                 rows.append((name, f"{feed.state:,}", f"{rate:,.0f}", f"{ours / rate:.1f}"))
-    print(text_table(("", "rows of state", "rows a second", "sparkext's, in these"), rows))
+    print(format_table(("", "rows of state", "rows a second", "sparkext's, in these"), rows))
 
 
 def _flinks_seconds_of_join(bench: Bench, feed: Feed, expected: tuple[int, ...]) -> list[float]:
@@ -148,7 +148,7 @@ def _run_trading(bench: Bench) -> None:
     for contestant, taken in seconds.items():
         table.append((contestant, *(f"{rate:,.0f}" for rate in taken.rates(len(rows)))))
         taken.record(bench, contestant, len(rows), bought=shares)
-    print(text_table(("", "rows a second", "without the start"), table))
+    print(format_table(("", "rows a second", "without the start"), table))
     print(f"bought: at least {min(shares):.0%} of the offers of each tenth")
     print(NOTES_TRADING)
 
@@ -206,7 +206,7 @@ def _run_ordered(bench: Bench) -> None:
             for name, rate, runs_of in zip(names, (size / played.median * 1000, flinks), raw, strict=True):
                 bench.record(contestant=name, rows_of_batch=size, rows_per_second=rate, **runs_of)
                 rows.append((name, f"{size:,}", f"{rate:,.0f}"))
-    print(text_table(("", "rows a batch", "rows a second"), rows))
+    print(format_table(("", "rows a batch", "rows a second"), rows))
     print(NOTES_ORDERED)
 
 

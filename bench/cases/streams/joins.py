@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from bench.engines.spark_session import spark_session
 from bench.harness import Bench, Case, WrongAnswerError, step
 from bench.report.fit import power_law
-from bench.report.text_table import text_table
 from sparkext.reports.stream_report import StreamReport, read_stream_report
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -268,7 +268,7 @@ def _throughput(
                 for name, join in joins.items():
                     played = checked(spark, name, feed, join, expected)
                     rows.append(_told(bench, name, feed, played))
-    print(text_table(("", "rows of state", "rows a batch", "rows a second", "batch, ms"), rows))
+    print(format_table(("", "rows of state", "rows a batch", "rows a second", "batch, ms"), rows))
 
 
 def _told(bench: Bench, name: str, feed: Feed, played: Played) -> tuple[str, ...]:
@@ -297,7 +297,7 @@ def _run_latency(bench: Bench) -> None:
                 played = checked(spark, name, feed, join, expected_of(spark, feed, on))
                 _told(bench, name, feed, played)
                 rows.append((name, *(f"{played.percentile(share):,.0f}" for share in (0.5, 0.9, 0.99))))
-    print(text_table(("", "p50, ms", "p90", "p99"), rows))
+    print(format_table(("", "p50, ms", "p90", "p99"), rows))
 
 
 def _run_growth(bench: Bench) -> None:
@@ -308,7 +308,7 @@ def _run_growth(bench: Bench) -> None:
                 played = checked(spark, "sparkext", feed, our_ranges, expected_of(spark, feed, RANGES))
                 rows.append(_told(bench, "sparkext", feed, played))
                 medians.append(statistics.median(played.milliseconds))
-    print(text_table(("", "rows of state", "rows a batch", "rows a second", "batch, ms"), rows))
+    print(format_table(("", "rows of state", "rows a batch", "rows a second", "batch, ms"), rows))
     law = power_law(_GROWTH, medians)
     bench.record(contestant="sparkext", of="state", exponent=law.exponent, standard_error=law.error)
     print(f"The time of a batch grows with the state to the power of {law}.")
@@ -321,4 +321,4 @@ def _run_skew(bench: Bench) -> None:
             with fed(bench, 2_000_000, 200_000, 10, zipf) as feed:
                 played = checked(spark, f"z = {zipf}", feed, our_ranges, expected_of(spark, feed, RANGES))
                 rows.append((f"z = {zipf}", *_told(bench, "sparkext", feed, played)[1:], f"{played.answer[0]:,}"))
-    print(text_table(("", "rows of state", "rows a batch", "rows a second", "batch, ms", "pairs"), rows))
+    print(format_table(("", "rows of state", "rows a batch", "rows a second", "batch, ms", "pairs"), rows))

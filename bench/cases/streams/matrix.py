@@ -15,10 +15,10 @@ import numpy as np
 
 from bench.cases.streams.joins import RANGES, checked, expected_of, fed, our_ranges, streaming_session
 from bench.harness import Bench, Case
-from bench.report.text_table import text_table
 from sparkext.config import STREAMS_UNIT_MAX_BYTES
 from sparkext.plans.shuffle.fragments import GridShape
 from sparkext.plans.shuffle.grid_size import minimise_units, moved
+from sparkext.wording import format_table
 
 NOTES = """\
 Simulated, as in the paper (Wang, Fang and Zhang): 6 M rows are loaded, equally many of both sides unless the table
@@ -170,7 +170,7 @@ def _run_planners(bench: Bench) -> None:
             shown = [str(units[total]) for total in _SHOWN]
             rows.append(("", name, *shown, f"{sent / 1e6:.1f}", f"{slowest:.2f}"))
     header = ("", "units at", *(f"{total / 1e6:g} M rows" for total in _SHOWN), "moved, M", "planning, ms")
-    print(text_table(header, rows, left=2))
+    print(format_table(header, rows, left=range(2)))
     print(f"A plan of 1,000 units: {_thousand_units():.2f} ms, the median of 21.")
 
 
@@ -194,7 +194,7 @@ def _run_streams(bench: Bench) -> None:
                 rows.append((f"{loaded:,}", f"{bound:.1f}", str(least), str(batch.units)))
                 bench.record(planner="run", rows=loaded, units=batch.units, least=least)
             loaded += batch.left_rows + batch.right_rows
-    print(text_table(("rows of state", "bound", "MFM, least", "units, run"), rows))
+    print(format_table(("rows of state", "bound", "MFM, least", "units, run"), rows))
     print(f"{played.answer[0]:,} pairs, compared with a join of all rows. {STREAMS_UNIT_MAX_BYTES.name} = {memory:,}")
 
 

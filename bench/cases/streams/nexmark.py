@@ -15,7 +15,7 @@ import pyarrow as pa
 from bench.cases.streams.joins import deliver, milliseconds_of, run_stream, streaming_session
 from bench.data.nexmark_events import events
 from bench.harness import Bench, Case, WrongAnswerError, step
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -140,7 +140,7 @@ def _run(name: str, bench: Bench) -> None:
             bench.record(contestant=contestant, query=name, batch_seconds=batches, rows=expected.num_rows)
             seconds = sum(batches)
             rows.append((contestant, f"{seconds:.1f}", f"{_read(bench) / seconds:,.0f}", f"{expected.num_rows:,}"))
-    print(text_table(("", "seconds", "events a second", "rows"), rows))
+    print(format_table(("", "seconds", "events a second", "rows"), rows))
 
 
 def _read(bench: Bench) -> int:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from bench.cases.streams.joins import deliver, milliseconds_of, run_stream, streaming_session
 from bench.cases.streams.psort import Assignment, Members, assign_basic, assign_optimised
 from bench.harness import Bench, Case, Contestant, WrongAnswerError, measure, record, seconds_of, step, verify
-from bench.report.text_table import text_table
+from sparkext.wording import format_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,7 +87,7 @@ def _run_merge(bench: Bench) -> None:
         timings = measure(bench, contestants)
         record(bench, timings, total, part=f"{runs} runs")
         rows += [(f"{runs}", timing.contestant.name, f"{total / timing.median / 1e6:.0f}") for timing in timings]
-    print(text_table(("runs", "", "M rows a second"), rows))
+    print(format_table(("runs", "", "M rows a second"), rows))
     print(NOTES_MERGE)
 
 
@@ -176,7 +176,7 @@ def _simulate(bench: Bench, name: str, costs: Costs) -> None:
             (str(partitions), *(f"{ratio:.1f}" for ratio in ratios.values()), f"{largest:.1%}", f"{merged:.0%}")
         )
     print(f"{name}:")
-    print(text_table(("partitions", "total", "basic", "optimised", "none", "largest share", "merged"), rows))
+    print(format_table(("partitions", "total", "basic", "optimised", "none", "largest share", "merged"), rows))
     told = f"{costs.process * 1e6:.3f} to process, {costs.send * 1e6:.3f} to send on, {costs.merge * 1e6:.3f} to merge"
     print(NOTES_PARTITIONS.format(costs=told))
 
@@ -424,7 +424,7 @@ def _run_alone(bench: Bench) -> None:
             rate = bench.sized(_ROWS) / played.median * 1000
             rows.append((name, f"{rate:,.0f}", f"{played.median:,.0f}"))
             bench.record(part="one core", contestant=name, rows_per_second=rate, batch_ms=played.milliseconds)
-    print(text_table(("", "rows a second", "batch, ms"), rows))
+    print(format_table(("", "rows a second", "batch, ms"), rows))
 
 
 def _run_skew(bench: Bench) -> None:
@@ -441,7 +441,7 @@ def _run_skew(bench: Bench) -> None:
                     bench.record(
                         part=f"{share:.0%}", contestant=name, rows_per_second=rate, batch_ms=played.milliseconds
                     )
-    print(text_table(("", "of one device", "rows a second", "batch, ms", "merged rows"), rows))
+    print(format_table(("", "of one device", "rows a second", "batch, ms", "merged rows"), rows))
 
 
 NOTES_LATENCY = """\
@@ -456,7 +456,7 @@ def _run_latency(bench: Bench) -> None:
     told = {f"{name}_{percent}": _at(late[name], percent) for name in late for percent in (50, 99, 100)}
     held = statistics.median(waiting[1:])
     rows = [(name, *(str(_at(counts, percent)) for percent in (50, 99, 100))) for name, counts in late.items()]
-    print(text_table(("batches from", "median", "p99", "most"), rows))
+    print(format_table(("batches from", "median", "p99", "most"), rows))
     took = statistics.median(taken[_SKIPPED:] or taken)
     bench.record(contestant="sparkext", **told, batch_ms=taken, waiting_rows=held)
     print(f"{held:,.0f} rows wait, of {size:,} in a batch, which takes {took:,.0f} ms")
@@ -519,7 +519,7 @@ def _run_redraw(bench: Bench) -> None:
         (str(number), f"{taken:,.0f}", f"{one.merged_rows:,}", f"{one.moved_rows:,}", str(one.tables))
         for number, (taken, one) in enumerate(zip(played.milliseconds, told, strict=False))
     ]
-    print(text_table(("batch", "ms", "merged rows", "moved rows", "tables"), rows))
+    print(format_table(("batch", "ms", "merged rows", "moved rows", "tables"), rows))
 
 
 def _with_timers(spark: SparkSession, folder: Path) -> Played:

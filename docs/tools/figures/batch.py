@@ -10,7 +10,8 @@ from bench.cases.memory.follow import SETTLING_SECONDS
 from bench.report.result_files import Key
 from docs.tools.figures import forms
 from docs.tools.figures.archive import Archive
-from docs.tools.figures.grid import Block, Grid, markdown, table_of
+from docs.tools.figures.grid import Block, Grid, table_of
+from sparkext.wording import format_markdown_table
 
 _ENGINES = {"sparkext": "sparkext", "DuckDB": "DuckDB.*", "Polars": "Polars.*", "DataFusion": "DataFusion.*"}
 _INDEXES = {"cached": "sparkext, index(?:es)? cached", "cold": "sparkext, cold"}
@@ -331,7 +332,7 @@ def _budgets(archive: Archive) -> str:
         for phase in archive.lines(case)[-1]["phases"]:
             budgets = (f"{phase[name]:,.0f}" for name in ("lowest", "budget", "highest"))
             lines.append([title, phase["name"], f"{phase['headroom'] / 2**20:.0f} MiB", *budgets])
-    table = markdown(["run", "phase", "free", "lowest", "median", "highest"], lines)
+    table = format_markdown_table(["run", "phase", "free", "lowest", "median", "highest"], lines)
     return f"{table}\n\nBudgets of the payload in rows, from {SETTLING_SECONDS} s after a phase began."
 
 

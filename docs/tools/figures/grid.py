@@ -10,6 +10,7 @@ from statistics import median
 from bench.report.result_files import Key, Timed
 from docs.tools.figures import forms
 from docs.tools.figures.archive import Archive, MissingResultError
+from sparkext.wording import format_markdown_table
 
 Block = Callable[[Archive], str]
 Form = Callable[[Timed], str]
@@ -55,7 +56,7 @@ class Grid:
             means = (forms.factor(factors[name]) if name in factors else "" for name in columns)
             lines.append([f"times as fast as *{self.over}*, geometric mean", *means])
         parts = [
-            markdown([self.first, *(rows if self.transposed else columns)], lines),
+            format_markdown_table([self.first, *(rows if self.transposed else columns)], lines),
             _spreads([(f"{name}, {row}", timed) for row, picked in found.items() for name, timed in picked.items()]),
             self._verdicts(found) if self.compared else "",
             not_measured(missing),
@@ -156,13 +157,6 @@ def _spreads(shown: Sequence[tuple[str, Timed]]) -> str:
     return f"Half of the spreads are above {half:.0%}. The widest: {widest}."
 
 
-def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    rules = ["---"] * len(header)
-    table = (header, rules, *lines)
-    return "\n".join(f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|" for cells in table)
-
-
 def table_of(header: Sequence[str], lines: Sequence[Callable[[], Sequence[str]]]) -> str:
     """Return a table of the lines that have results, followed by the commands that measure the missing lines."""
     found, missing = [], []
@@ -171,7 +165,7 @@ def table_of(header: Sequence[str], lines: Sequence[Callable[[], Sequence[str]]]
             found.append(line())
         except MissingResultError as error:
             missing.append(error)
-    return "\n\n".join(filter(None, [markdown(header, found) if found else "", not_measured(missing)]))
+    return "\n\n".join(filter(None, [format_markdown_table(header, found) if found else "", not_measured(missing)]))
 
 
 def not_measured(missing: Sequence[MissingResultError]) -> str:

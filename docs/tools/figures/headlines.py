@@ -7,8 +7,9 @@ from functools import partial
 
 from docs.tools.figures import batch, forms, partitioned
 from docs.tools.figures.archive import Archive, MissingResultError
-from docs.tools.figures.grid import Block, Grid, markdown
+from docs.tools.figures.grid import Block, Grid
 from docs.tools.figures.streams import found_line
+from sparkext.wording import format_markdown_table
 
 _CACHED = "with cached indexes"
 _BROADCAST = "Spark, broadcast hints on all build sides"
@@ -132,7 +133,7 @@ def _headlines(archive: Archive) -> str:
             found.append(line(archive))
         except MissingResultError:  # the benchmarks page has the command
             continue
-    return markdown(["case", "sparkext", "Spark", "others"], found)
+    return format_markdown_table(["case", "sparkext", "Spark", "others"], found)
 
 
 BLOCKS: Mapping[str, Block] = {"headlines": _headlines}

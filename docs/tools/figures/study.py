@@ -10,7 +10,8 @@ from typing import Any
 
 from docs.tools.figures import forms
 from docs.tools.figures.archive import RESULTS, Archive
-from docs.tools.figures.grid import Block, markdown
+from docs.tools.figures.grid import Block
+from sparkext.wording import format_markdown_table
 
 Run = Mapping[str, Any]
 
@@ -58,7 +59,7 @@ def _modes(archive: Archive) -> str:
             line.append(", ".join("finishes" if outcome == "finished" else outcome for outcome in outcomes))
         lines.append(line)
     header = ["mode", "what an output is", "rate", "memory", *(f"in {limit}" for limit in _LIMITS)]
-    return markdown(header, lines)
+    return format_markdown_table(header, lines)
 
 
 def _mrows(found: Sequence[float]) -> str:
@@ -84,7 +85,7 @@ def _threads(archive: Archive) -> str:
         cells = (f"{rate / 1e6:.1f} Mrow/s, {forms.mib(peak)}" for rate, peak in ways)
         lines.append([f"{build_rows:,}", f"{fan_out:g}", *cells])
     header = ["build rows of a join", "matches a row", "one thread", "two, cooperative", "two, independent"]
-    return markdown(header, lines)
+    return format_markdown_table(header, lines)
 
 
 BLOCKS: Mapping[str, Block] = {"study-modes": _modes, "study-threads": _threads}
