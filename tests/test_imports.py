@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import sparkext
-from docs.tools.import_graph import drawing, import_graph, layers, mapped_sources, module_graph
+from docs.tools.import_graph import import_graph, mapped_sources, module_graph
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = {"main"}
@@ -99,16 +99,6 @@ def test_each_public_name_is_defined_once() -> None:
                     found.setdefault(node.name, set()).add(str(path.relative_to(ROOT)))
     assert len(found) > 1000
     assert {name: places for name, places in found.items() if len(places) > 1 and name not in COMMANDS} == {}
-
-
-def test_the_drawing_is_that_of_the_sources() -> None:
-    drawn = (ROOT / "docs" / "drawings" / "packages.svg").read_text(encoding="utf-8")
-    assert drawn == drawing(), "run `python -m docs.tools.generate`"
-
-
-def test_a_circle_is_named() -> None:
-    with pytest.raises(ValueError, match="packages import each other: a → b → a"):
-        layers({"a": frozenset("b"), "b": frozenset("ca"), "c": frozenset()})
 
 
 @pytest.mark.parametrize(
