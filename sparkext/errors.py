@@ -1,12 +1,22 @@
-"""The errors that sparkext raises on purpose, under one base class."""
+"""The errors that sparkext raises on purpose, under one base class.
+
+`error_conditions.json` has the condition of each class with a remedy, and the reasons of the session extension.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
 class SparkExtError(Exception):
     """Base class of every error that sparkext raises on purpose."""
+
+    @classmethod
+    def getCondition(cls) -> str:
+        """Return the name of the error condition, as Spark's exceptions do: `SPARKEXT.` and the name of the class."""
+        words = re.findall("[A-Z][a-z]+", cls.__name__.removesuffix("Error"))
+        return f"SPARKEXT.{'_'.join(words).upper()}"
 
 
 class InvalidCallError(SparkExtError):

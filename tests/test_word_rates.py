@@ -23,5 +23,5 @@ def test_comments_docstrings_and_messages_count() -> None:
 
 def test_all_languages_are_read() -> None:
     endings = {file.rpartition(".")[2] for file, text in prose() if text.strip()}
-    assert endings == {"py", "scala", "md"}
+    assert endings == {"py", "scala", "json", "md"}
     assert set(rates([])) == set(CONSTRUCTIONS)

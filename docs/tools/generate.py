@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.tools import declines, import_graph, python_errors, support
+from docs.tools import conditions, import_graph, support
 from docs.tools.figures import batch, headlines, partitioned, streams, study
 from docs.tools.figures.archive import archive
 from docs.tools.figures.grid import Block
@@ -32,8 +32,8 @@ def _draw_example() -> str:
 
 SECTIONS: Mapping[str, Callable[[], str]] = {
     "options.md": render_markdown_table,
-    "declines.md": declines.page,
-    "errors.md": python_errors.page,
+    "declines.md": conditions.reasons_page,
+    "errors.md": conditions.errors_page,
     "versions.md": support.page,
     "architecture.md": import_graph.drawing,
     "cql.md": _draw_example,

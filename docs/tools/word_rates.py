@@ -14,16 +14,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from docs.tools.scala_texts import comments, sentences
-
 ROOT = Path(__file__).parents[2]
 PYTHON = ("sparkext", "kernels", "plans", "bench", "docs/tools", "tests", "examples")
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md")
+REGISTRY = "sparkext/error_conditions.json"
 GENERATED = ("docs/reference.md", "docs/papers.md")
 _WORST = 3
 
 _WORD = re.compile(r"[A-Za-z']+")
 _QUESTION = re.compile(r"[^.?!:;]*\?")
+_SCALA = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)* (?:[^"\\\n]|\\.)*"', re.DOTALL)
+"""Comments, and strings of several words."""
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 CONSTRUCTIONS = {
@@ -55,7 +56,8 @@ def prose() -> Iterator[tuple[str, str]]:
     for path in sorted(path for folder in PYTHON for path in (ROOT / folder).rglob("*.py")):
         yield _named(path), "\n\n".join(python_prose(path.read_text(encoding="utf-8")))
     for path in sorted((ROOT / "sparkext" / "jvm").rglob("*.scala")):
-        yield _named(path), "\n\n".join([*comments(path.read_text(encoding="utf-8")), *sentences(path)])
+        yield _named(path), "\n\n".join(_SCALA.findall(path.read_text(encoding="utf-8")))
+    yield REGISTRY, (ROOT / REGISTRY).read_text(encoding="utf-8")
     for path in sorted(path for page in PAGES for path in ROOT.glob(page)):
         if _named(path) not in GENERATED:
             yield _named(path), path.read_text(encoding="utf-8")

@@ -55,6 +55,7 @@ _SOURCES = _PACKAGE / "jvm"
 SPARK_MINORS = ("4.0", "4.1", "4.2", "4.3")
 """The minor versions of Spark that the sources are for, in ascending order."""
 JAR_FOLDER = _PACKAGE / "jars"
+CONDITIONS = _PACKAGE / "error_conditions.json"
 _SHARED = "io/sparkext/shared.json"
 INSTALL_PYSPARK = 'pip install "pyspark[connect]>=4.0,<4.4"'
 """The command that installs the same PySpark as the extra `spark`. It works in a clone and with a wheel as well, and
@@ -181,6 +182,7 @@ def _render_shared(sources: Sequence[Path]) -> str:
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.read_bytes())
+    conditions = json.loads(CONDITIONS.read_text(encoding="utf-8"))
     shared = {
         "version": __version__,
         "sources": digest.hexdigest(),
@@ -210,6 +212,9 @@ def _render_shared(sources: Sequence[Path]) -> str:
         "s3_aws_endpoint": S3_AWS_ENDPOINT,
         "s3_default_providers": S3_DEFAULT_PROVIDERS,
         "s3_ambient_providers": S3_AMBIENT_PROVIDERS,
+        "reasons": {
+            name: reason["message"] for group in conditions["reasons"] for name, reason in group["reasons"].items()
+        },
     }
     return json.dumps(shared, indent=1) + "\n"
 

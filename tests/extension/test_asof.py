@@ -17,8 +17,18 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.extension.extension_checks import (
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    pipelines_of,
+    plan_of,
+    reasons_of,
+)
 
 import sparkext
+from tests.extension.test_joins import frame
 from tests.support.frames import frame
 from tests.support.planned_joins import assert_like_spark, assert_pipelined, mode, pipelines_of, plan_of
 from tests.support.sessions import configured
@@ -110,11 +120,11 @@ def test_which_are_declined(spark: SparkSession) -> None:
 
     def reason(out: DataFrame) -> str:
         assert not pipelines_of(out), plan_of(out)
-        return sparkext.declined(out)[-1]
+        return reasons_of(out)[-1]
 
     doubles = [table.withColumn(name, F.col(name).cast("double")) for table, name in ((left, "lv"), (right, "rv"))]
     assert not pipelines_of(joined(left, right))  # without a hint, no reason is recorded
-    assert "not hinted" not in "".join(sparkext.declined(joined(left, right)))
+    assert "not hinted" not in "".join(reasons_of(joined(left, right)))
     hinted = right.hint("pipelined_join")
     assert pipelines_of(joined(left, hinted)) == [1]
     assert reason(joined(doubles[0], doubles[1].hint("pipelined_join"))) == "values of type double"

@@ -20,6 +20,17 @@ from pyspark import InheritableThread, TaskContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.extension.extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    rows_of,
+    started_with,
+    without_names,
+)
+from tests.read_only import read_only_install, restricted_python
 
 import sparkext
 from sparkext.errors import EnvironmentProblemError
@@ -287,7 +298,7 @@ def test_a_python_that_cannot_cache_kernels(spark: SparkSession, tmp_path: Path)
     python = script(tmp_path / "python", *exports, 'cd "$TMPDIR"', "unset NUMBA_CACHE_DIR", f'exec {command} "$@"')
     answer = worker_python(spark).ask(str(python), 60_000)
     assert answer.isLeft()
-    reason = str(answer.left().get())
+    reason = without_names(str(answer.left().get()))
     assert reason.startswith(f"{python} cannot run sparkext: RuntimeError: no folder to cache compiled kernels in")
 
 
@@ -338,7 +349,7 @@ def test_a_python_that_does_not_end(spark: SparkSession, tmp_path: Path, lines: 
     process = int(started.read_text())
     if "setsid" in lines[0]:
         os.kill(process, signal.SIGKILL)  # detached from its parent, so that nobody waits for it
-    assert told.isLeft() and str(told.left().get()).startswith(f"{python} {problem}")
+    assert told.isLeft() and without_names(str(told.left().get())).startswith(f"{python} {problem}")
     wait_until(lambda: not Path(f"/proc/{process}").exists(), "what it has started is gone")
 
 

@@ -12,8 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.extension.extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    pipelines_of,
+    plan_of,
+    reasons_of,
+)
 
-from sparkext import declined, pipelined_join
+from sparkext import pipelined_join
 from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined, pipelines_of, plan_of
 from tests.support.sessions import configured
 
@@ -73,7 +82,7 @@ def test_all_joins_below_are_sparks_own(spark: SparkSession, adaptive: bool) -> 
     inner = f"(SELECT {HINT} max(k) FROM t JOIN d ON k = dk)"
     with configured(spark, spark_sql_adaptive_enabled=str(adaptive).lower()):
         out = assert_like_spark(spark, lambda: spark.sql(f"{below} WHERE k <= {inner} UNION ALL {beside}"))
-    assert declined(out) == [REASON] * 2
+    assert reasons_of(out) == [REASON] * 2
     assert pipelines_of(out) == [1, 1], plan_of(out)
 
 
@@ -107,7 +116,7 @@ def test_an_as_of_join(spark: SparkSession) -> None:
 
     named = joined(left).withColumn("f", F.expr(NAME))
     before = assert_like_spark(spark, lambda: joined(left).withColumn("f", F.expr(NAME)))
-    assert pipelines_of(before) == [] and REASON in declined(named)
+    assert pipelines_of(before) == [] and REASON in reasons_of(named)
     assert_pipelined(assert_like_spark(spark, lambda: joined(left.withColumn("f", F.expr(NAME)))), 1)
 
 

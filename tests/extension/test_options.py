@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkext import declined
 from sparkext.api.join import pipelined_join
 from sparkext.cli.finding import Status
 from sparkext.cli.session_checks import check_options
@@ -20,6 +19,10 @@ from tests.support.planned_joins import (
     mode,
     pipelines_of,
     plan_of,
+    reasons_of,
+    rows_of,
+    started_with,
+    without_names,
 )
 from tests.support.rows import rows_of
 from tests.support.sessions import configured, started_with
@@ -69,7 +72,7 @@ def settings(spark: SparkSession) -> Any:
 
 def test_values_are_read_in_any_case(spark: SparkSession) -> None:
     with mode(spark, "OFF"):
-        assert pipelines_of(spark.sql(HINTED)) == [] and declined(spark.sql(HINTED)) == []
+        assert pipelines_of(spark.sql(HINTED)) == [] and reasons_of(spark.sql(HINTED)) == []
     with mode(spark, " Hint "), configured(spark, spark_sparkext_algorithm="SORT_MERGE"):
         out = assert_like_spark(spark, lambda: spark.sql(HINTED))
         assert_pipelined(out, 1)
@@ -87,8 +90,8 @@ def test_an_unreadable_mode_is_off(spark: SparkSession) -> None:
         out = assert_like_spark(spark, lambda: spark.sql(HINTED))
         assert_declined(out, reason)
         told = spark.sql(f"EXPLAIN {HINTED}").first()
-        assert told is not None and f"DeclinedPipelinedJoin: {reason}" in told[0]
-        assert set(declined(assert_like_spark(spark, near))) == {reason}
+        assert told is not None and f"DeclinedPipelinedJoin: {reason}" in without_names(told[0])
+        assert set(reasons_of(assert_like_spark(spark, near))) == {reason}
         assert spark.sql("SELECT k, count(*) FROM a GROUP BY k").count() == 7
         joined = spark.table("a").transform(pipelined_join(spark.table("b"), "k"))
         assert joined.count() == 50 and pipelines_of(joined) == []  # through mapInArrow, as in mode off
@@ -138,7 +141,7 @@ def test_unreadable_values_fail_no_query(spark: SparkSession) -> None:
         few = "minRows: got '20', expected at most spark.sparkext.morsel.maxRows, which is 10; 10 is used"
         assert few in plan_of(out)
         tested = HINTED.replace("JOIN b ON", "FULL JOIN b ON soundex(string(w)) <> 'D001' AND")
-        (reason,) = declined(spark.sql(tested))
+        (reason,) = reasons_of(spark.sql(tested))
         assert reason.startswith("a condition in addition to the keys of a full outer join") and reason.endswith(few)
 
 
@@ -187,21 +190,21 @@ def test_auto_leaves_unhinted_joins_to_a_columnar_engine(spark: SparkSession) ->
         for adaptive in ("false", "true"):
             with configured(spark, spark_sql_adaptive_enabled=adaptive):
                 out = assert_like_spark(spark, lambda: spark.sql(PLAIN))
-                assert declined(out) == [BESIDE_COMET]
+                assert reasons_of(out) == [BESIDE_COMET]
                 assert "Pipelined" not in plan_of(out)  # Comet would not replace operators above a note
         assert_pipelined(assert_like_spark(spark, lambda: spark.sql(HINTED)), 1)
         assert_pipelined(assert_like_spark(spark, lambda: spark.sql(grouped)), 1)
         left, right = spark.table("a"), spark.table("b")
         near = left._joinAsOf(right, leftAsOfColumn="id", rightAsOfColumn="w")
-        assert pipelines_of(near) == [] and set(declined(near)) == {BESIDE_COMET}
+        assert pipelines_of(near) == [] and set(reasons_of(near)) == {BESIDE_COMET}
         assert_pipelined(left._joinAsOf(right.hint("pipelined_join"), leftAsOfColumn="id", rightAsOfColumn="w"), 1)
         out = left.transform(pipelined_join(right, "k"))
         assert_pipelined(out, 1)
         assert rows_of(out.select("id", "w")) == rows_of(spark.sql(PLAIN))
         with configured(spark, spark_comet_enabled="false"):
-            assert declined(spark.sql(PLAIN)) != [BESIDE_COMET]
+            assert reasons_of(spark.sql(PLAIN)) != [BESIDE_COMET]
         with mode(spark, "hint"):
-            assert declined(spark.sql(PLAIN)) == []
+            assert reasons_of(spark.sql(PLAIN)) == []
 
 
 @pytest.mark.parametrize(

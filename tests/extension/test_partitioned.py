@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sparkext import declined, report
+from sparkext import report
 from sparkext.plans.shuffle.balancer import skew
 from sparkext.reports.partition_loads import PartitionLoads
 from tests.extension.joined_tables import write_joined_tables
@@ -26,6 +26,9 @@ from tests.support.planned_joins import (
     metrics_of,
     pipelines_of,
     plan_of,
+    reasons_of,
+    rows_of,
+    started_with,
 )
 from tests.support.rows import rows_of
 from tests.support.sessions import configured, started_with
@@ -617,4 +620,4 @@ def test_what_cannot_be_partitioned_is_said(tables: SparkSession) -> None:
     with configured(tables, **settings, spark_sparkext_partitioned="never"):
         out = tables.sql("SELECT * FROM l JOIN r ON a < b")
         assert_declined(out, "the build side takes")
-        assert any("partitioned is never" in told for told in declined(out)), declined(out)
+        assert any("partitioned is never" in told for told in reasons_of(out)), reasons_of(out)

@@ -15,12 +15,15 @@ from pyspark.sql import functions as F
 
 import sparkext
 from tests.support.planned_joins import (
+from tests.extension.extension_checks import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
     mode,
     pipelines_of,
     plan_of,
+    reasons_of,
+    rows_of,
 )
 from tests.support.rows import rows_of
 from tests.support.sessions import configured
@@ -96,7 +99,7 @@ def test_a_fault_leaves_joins_to_spark(spark: SparkSession, part: str, thrown: s
         out = assert_like_spark(spark, query)
         assert pipelines_of(out) == []
         reason = f"planning it failed: {thrown}: injected"
-        assert sparkext.declined(out) == [reason]
+        assert reasons_of(out) == [reason]
         if part == "join":
             assert_declined(out, reason)
     assert_pipelined(query(), 1)
@@ -121,7 +124,7 @@ def test_a_fault_leaves_as_of_joins_to_spark(spark: SparkSession, part: str, ada
             with fault(spark, part, thrown):
                 out = assert_like_spark(spark, query)
                 assert pipelines_of(out) == [], plan_of(out)
-                assert f"planning it failed: {thrown}: injected" in sparkext.declined(out)
+                assert f"planning it failed: {thrown}: injected" in reasons_of(out)
 
 
 @pytest.mark.parametrize("part", ["scan", "columns", "description"])
@@ -158,7 +161,7 @@ def test_a_fault_in_what_is_said_of_joins(spark: SparkSession) -> None:
             for thrown in THROWN:
                 with fault(spark, part, thrown):
                     out = assert_like_spark(spark, sql(spark, "SELECT k, ms FROM a CROSS JOIN b"))
-                    assert not pipelines_of(out) and not sparkext.declined(out)
+                    assert not pipelines_of(out) and not reasons_of(out)
 
 
 def test_a_fault_is_logged_once(spark: SparkSession) -> None:
@@ -221,7 +224,7 @@ def test_deep_conditions(spark: SparkSession, name: str) -> None:
         ):
             out = assert_like_spark(spark, query)
             # The formula may be too large without being too deep.
-            assert sum(pipelines_of(out)) + len(sparkext.declined(out)) == 1, plan_of(out)
+            assert sum(pipelines_of(out)) + len(reasons_of(out)) == 1, plan_of(out)
 
 
 def test_a_case_of_many_branches(spark: SparkSession) -> None:
@@ -252,7 +255,7 @@ def test_sixty_joins_of_files(spark: SparkSession, tmp_path: Path) -> None:
     with configured(spark, spark_sql_adaptive_enabled="false", spark_sql_codegen_wholeStage="false"):
         with mode(spark, "auto"):
             out = spark.sql(f"SELECT count(*) FROM ids AS t0 {' '.join(joins)}")
-            assert len(sparkext.declined(out)) == 60
+            assert len(reasons_of(out)) == 60
         assert [row[0] for row in out.collect()] == [50]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.extension.extension_checks import assert_like_spark, configured, pipelines_of, reasons_of
 
 import sparkext
 from tests.support.planned_joins import assert_like_spark, pipelines_of
@@ -70,7 +71,7 @@ def test_descriptions_of_jobs_and_of_what_fell_back(spark: SparkSession) -> None
     ):
         df = query(spark, CONDITION)
         df.collect()
-    for told in (shown(df), *sparkext.declined(df)):
+    for told in (shown(df), *reasons_of(df)):
         assert "does not fit" in told and REDACTED in told and SECRET not in told, told
     query(spark, CONDITION).collect()
     jobs = store.jobsList(None)
@@ -82,7 +83,7 @@ def test_descriptions_of_jobs_and_of_what_fell_back(spark: SparkSession) -> None
 def test_reasons(spark: SparkSession) -> None:
     df = assert_like_spark(spark, lambda: query(spark, f"k = dk AND reverse(concat(s, name, '{SECRET}')) <> s"))
     assert pipelines_of(df) == []
-    (reason,) = sparkext.declined(df)
+    (reason,) = reasons_of(df)
     assert reason.startswith("a condition in addition to the keys of a left outer join, which only Spark evaluates")
     assert SECRET not in reason and REDACTED in reason
     assert SECRET not in shown(df)
@@ -95,5 +96,5 @@ def test_as_of_reasons(spark: SparkSession) -> None:
         rightAsOfColumn="dk",
         on=spark.table("facts").s == SECRET,
     )
-    reasons = sparkext.declined(df)
+    reasons = reasons_of(df)
     assert reasons and SECRET not in json.dumps(reasons) and REDACTED in json.dumps(reasons), reasons

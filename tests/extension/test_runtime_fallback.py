@@ -12,6 +12,17 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.extension.extension_checks import (
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    pipelines_of,
+    plan_of,
+    reasons_of,
+    rows_of,
+    without_names,
+)
 
 import sparkext
 from sparkext.errors import ReportUnavailableError
@@ -57,8 +68,8 @@ def assert_fell_back(frame: DataFrame, *joins: int) -> None:
     assert pipelines_of(frame) == list(joins), plan
     assert plan.count(FELL_BACK) == len(joins), plan
     assert len(_PLACED.findall(plan)) == len(joins), plan
-    told = [reason for reason in sparkext.declined(frame) if " does not fit: its first " in reason]
-    assert len(told) == len(joins), sparkext.declined(frame)
+    told = [reason for reason in reasons_of(frame) if " does not fit: its first " in reason]
+    assert len(told) == len(joins), reasons_of(frame)
 
 
 def assert_falls_back(
@@ -170,8 +181,8 @@ def test_limits(spark: SparkSession) -> None:
         return spark.table("p").join(built.hint("pipelined_join"), F.col("k") == F.col("dk"))
 
     found = assert_falls_back(spark, query, 1, most=1)
-    told = re.search(r"its first 100 rows take (\d+) bytes, the limit is 1\b", sparkext.declined(found)[0])
-    assert told is not None, sparkext.declined(found)
+    told = re.search(r"its first 100 rows take (\d+) bytes, the limit is 1\b", reasons_of(found)[0])
+    assert told is not None, reasons_of(found)
     size = int(told[1])
     assert_falls_back(spark, query, 1, most=size - 1)
     for most in (size, size + 1):
@@ -179,7 +190,7 @@ def test_limits(spark: SparkSession) -> None:
             frame = query()
             assert rows_of(frame) == rows_of(found)
         assert_pipelined(frame, 1)
-        assert "fell back" not in plan_of(frame) and not sparkext.declined(frame)
+        assert "fell back" not in plan_of(frame) and not reasons_of(frame)
 
 
 def test_what_was_built_is_let_go(spark: SparkSession) -> None:
@@ -233,7 +244,7 @@ def test_runs_again_and_by_several_threads(spark: SparkSession) -> None:
         assert fresh.count() == counted
     with pytest.raises(ReportUnavailableError, match="Spark's own joins ran in place of this pipeline: the build side"):
         sparkext.report(fresh)
-    assert "does not fit" in sparkext.declined(fresh)[0]
+    assert "does not fit" in reasons_of(fresh)[0]
 
 
 def test_cached_written_and_in_subqueries(spark: SparkSession, adaptive: bool, tmp_path: Path) -> None:
@@ -325,9 +336,8 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def described(frame: DataFrame) -> str:
-    return frame._jdf.queryExecution().explainString(
-        frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
-    )
+    mode = frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
+    return without_names(frame._jdf.queryExecution().explainString(mode))
 
 
 def test_a_build_side_that_workers_read(spark: SparkSession, files: Path) -> None:
@@ -348,7 +358,7 @@ def test_a_build_side_that_workers_read(spark: SparkSession, files: Path) -> Non
     assert reason is not None and re.search(r"its first 500 rows take [\d,]+ bytes, the limit is 10,000", reason[0]), (
         told
     )
-    assert "its first 500 rows take" in sparkext.declined(frame)[0]
+    assert "its first 500 rows take" in reasons_of(frame)[0]
     with mode(spark, "off"):
         assert got == rows_of(query())
     # The filtered rows fit.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from tests.extension.extension_checks import assert_like_spark, configured, mode, plan_of, reasons_of
 
 import sparkext
 from tests.support.planned_joins import assert_like_spark, mode, plan_of
@@ -111,9 +112,7 @@ def test_what_does_not_fit(spark: SparkSession) -> None:
     for query in (QUERIES["alone"][0], QUERIES["a join"][0], QUERIES["groups of groups"][0]):
         with configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes=100):
             df = assert_like_spark(spark, lambda query=query: spark.sql(query.replace("price", "price + 1")))
-            assert "the rows that workers derive cannot be used" in " ".join(sparkext.declined(df)), sparkext.declined(
-                df
-            )
+            assert "the rows that workers derive cannot be used" in " ".join(reasons_of(df)), reasons_of(df)
 
 
 @pytest.mark.parametrize(

@@ -34,22 +34,22 @@ object ColumnarInput {
     peeled <- PeeledPlan.of(plan)
     PeeledPlan(source, _, filters) = peeled
     found = AttributeSeq(source.output)
-    _ <- Reasons.check(source.supportsColumnar, s"rows come from ${source.nodeName}")
+    _ <- Reasons.check(source.supportsColumnar, Reason("ROWS_OF_OPERATOR", source.nodeName))
     outputs <- Reasons.all(peeled.outputs.map {
       case column: Attribute => Right(column)
-      case computed => Left(s"a column that Spark computes: ${Wording.of(computed)}")
+      case computed => Left(Reason("COLUMN_OF_SPARK", Wording.of(computed)))
     })
-    _ <- Reasons.check(outputs.nonEmpty, "no columns")
+    _ <- Reasons.check(outputs.nonEmpty, Reason("NO_COLUMNS"))
     _ <- outputs.find(column => !ColumnCopy.copies(column.dataType)).map { column =>
-      s"column ${column.name} of type ${column.dataType.simpleString}"
+      Reason("COLUMN_TYPE", column.name, column.dataType.simpleString)
     }.toLeft(())
     _ <- filters.flatten.flatMap(uncovered).headOption.toLeft(())
   } yield ColumnarInput(source, outputs.map(column => found.indexOf(column.exprId)), filters)
 
   /** The reason why a condition cannot be evaluated for single rows, if it cannot. */
   private def uncovered(condition: Expression): Option[String] =
-    if (!condition.deterministic) Some(s"a filter that is not deterministic: ${Wording.of(condition)}")
+    if (!condition.deterministic) Some(Reason("FILTER_NOT_DETERMINISTIC", Wording.of(condition)))
     else if (condition.exists(_.isInstanceOf[PlanExpression[_]]))
-      Some(s"a filter with a subquery: ${Wording.of(condition)}")
+      Some(Reason("FILTER_SUBQUERY", Wording.of(condition)))
     else None
 }

@@ -83,16 +83,16 @@ object Exchange {
 
   /** Whether a join can be partitioned, or the reason why not. */
   def check(stage: JoinStage): Either[String, Unit] = for {
-    _ <- Reasons.check(stage.asOf.isEmpty, "an as-of join cannot be partitioned")
+    _ <- Reasons.check(stage.asOf.isEmpty, Reason("ASOF_NOT_PARTITIONED"))
     _ <- files
   } yield ()
 
   /** Whether workers may write the files that Spark's shuffle serves, or the reason why not. */
-  def files: Either[String, Unit] = Option(SparkEnv.get).toRight("no Spark environment").flatMap { env =>
+  def files: Either[String, Unit] = Option(SparkEnv.get).toRight(Reason("NO_SPARK_ENVIRONMENT")).flatMap { env =>
     for {
       _ <- Reasons.check(
         SparkShim.shuffleManager(env).isInstanceOf[SortShuffleManager],
-        s"${SparkShim.shuffleManager(env).getClass.getName} does not serve files that workers write"
+        Reason("SHUFFLE_MANAGER", SparkShim.shuffleManager(env).getClass.getName)
       )
       _ <- settings(env.conf)
     } yield ()
@@ -100,13 +100,13 @@ object Exchange {
 
   private def settings(conf: SparkConf): Either[String, Unit] =
     Seq(PUSH_BASED_SHUFFLE_ENABLED, SHUFFLE_USE_OLD_FETCH_PROTOCOL).find(conf.get(_)).map { key =>
-      s"a shuffle of files that workers write does not work with ${key.key}"
+      Reason("SHUFFLE_SETTING", key.key)
     }.toLeft(())
 
   /** The reason why a join is not partitioned although it is too large to be replicated. */
   def refused(stage: JoinStage, settings: Settings): String =
-    if (when(stage, settings) == "never") "spark.sparkext.partitioned is never"
-    else check(stage).left.getOrElse("the reason is unknown")
+    if (when(stage, settings) == "never") Reason("PARTITIONED_NEVER")
+    else check(stage).left.getOrElse(Reason("REASON_UNKNOWN"))
 
   private def when(stage: JoinStage, settings: Settings): String =
     stage.hint.flatMap(_.partitioned).getOrElse(settings.partitioned)

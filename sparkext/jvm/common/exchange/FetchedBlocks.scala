@@ -50,7 +50,7 @@ private class FetchedBlocks(task: TaskContext) {
     catch {
       case failure: FetchFailedException =>
         task.asInstanceOf[TaskContextImpl].setFetchFailed(null)
-        throw new SparkException(s"build rows are lost, run the query again: ${failure.getMessage}", failure)
+        throw new SparkException(Reason("BUILD_ROWS_LOST", failure.getMessage), failure)
     }
 
   private def fetched(wanted: BlockLocations): Seq[FetchedSegment] = {

@@ -82,8 +82,7 @@ private object LoadTableLink {
     def begun() = tables.askSync[Int](RequestedPartitions(run))
     while (begun() < partitions) {
       if (System.nanoTime - start > MILLISECONDS.toNanos(PartitionsMillis)) throw new SparkException(
-        s"only ${begun()} of $partitions partitions of a join have started, but all must run at the same time: the query reads only some. " +
-          "Set spark.sparkext.partitioned.stages to waves for this query")
+        Reason("PARTITIONS_NOT_STARTED", begun(), partitions))
       Thread.sleep(PauseMillis / 10)
     }
   }

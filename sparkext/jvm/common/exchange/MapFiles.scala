@@ -65,7 +65,7 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
     val lengths = numbers(bytes)
     val file = announced.get(task.taskAttemptId())
     if (file.length != lengths.sum) {
-      throw new IllegalStateException(s"workers reported ${lengths.sum} bytes, but $file has ${file.length}")
+      throw new IllegalStateException(Reason("MAP_OUTPUT_LENGTH", lengths.sum, file, file.length))
     }
     resolver.writeMetadataFileAndCommit(dependency.shuffleId, mapId, lengths, Array.empty, file)
     metrics.incBytesWritten(lengths.sum)

@@ -30,12 +30,12 @@ object Streamed {
     val conf = context.getConf
     val cores = context.maxNumConcurrentTasks(context.resourceProfileManager.defaultResourceProfile)
     for {
-      _ <- Reasons.check(SparkShim.streams, s"Spark ${context.version} has no pipelined shuffle")
+      _ <- Reasons.check(SparkShim.streams, Reason("NO_PIPELINED_SHUFFLE", context.version))
       _ <-
-        Seq(DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED).find(conf.get(_)).map(key => s"${key.key} is set").toLeft(())
+        Seq(DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED).find(conf.get(_)).map(key => Reason("TASKS_NOT_FIXED", key.key)).toLeft(())
       _ <-
-        Secured.find(conf.getBoolean(_, false)).map(key => s"Spark's pipelined shuffle does not follow $key").toLeft(())
-      _ <- Reasons.check(cores >= 2, "the application has fewer than two cores")
+        Secured.find(conf.getBoolean(_, false)).map(key => Reason("SECURED_CONNECTIONS", key)).toLeft(())
+      _ <- Reasons.check(cores >= 2, Reason("TOO_FEW_CORES"))
     } yield Streamed(cores - cores / 2, cores / 2)
   }
 

@@ -14,7 +14,7 @@ class AheadBuilder(context: SparkContext, run: PythonRun, described: String)
   override def prepare(): Option[PublishedBuildSide] = asJob {
     failIfCancelled()
     WorkerAnswers.of(context, run).collect().find(_.nonEmpty).foreach { problem =>
-      throw new BuildSideTooLargeException(s"the $described cannot be used: $problem", 0)
+      throw new BuildSideTooLargeException(Reason("ROWS_NOT_USABLE", described, problem), 0)
     }
     None
   }

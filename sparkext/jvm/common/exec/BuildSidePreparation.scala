@@ -39,7 +39,7 @@ abstract class BuildSidePreparation(context: SparkContext, described: String) {
 
   /** To be called right before a job starts: until then `cancel` finds no job to cancel. */
   protected def failIfCancelled(): Unit =
-    if (cancelled) throw new SparkException(s"the $described was cancelled")
+    if (cancelled) throw new SparkException(Reason("BUILD_SIDE_CANCELLED", described))
 }
 
 /** A build side takes at least `bytes` bytes, which is too much. Spark's own joins then run in place of the pipeline.

@@ -88,18 +88,16 @@ class BuildSidePublisher(
   }
 
   private def tooLarge(rows: Long, bytes: Long) = new BuildSideTooLargeException(
-    s"the build side of the join on $label does not fit: its first $rows rows take $bytes bytes, the limit is $maxBytes",
+    Reason("BUILD_SIDE_OVER_LIMIT", label, rows, bytes, maxBytes),
     bytes)
 
   private def explained(failure: Throwable): Throwable = failure match {
     case received: SparkDriverExecutionException => explained(received.getCause)
     case disk: IOException =>
-      new BuildSideTooLargeException(s"the build side of the join on $label does not fit the driver's disk: $disk", 0)
+      new BuildSideTooLargeException(Reason("BUILD_SIDE_EXCEEDS_DISK", label, disk), 0)
     case job: SparkException if Option(job.getMessage).exists(_.contains(MAX_RESULT_SIZE.key)) =>
       val most = context.conf.get(MAX_RESULT_SIZE)
-      new BuildSideTooLargeException(
-        s"the build side of the join on $label does not pass through the driver: its rows exceed ${MAX_RESULT_SIZE.key} ($most bytes)",
-        most)
+      new BuildSideTooLargeException(Reason("BUILD_SIDE_EXCEEDS_DRIVER", label, MAX_RESULT_SIZE.key, most), most)
     case other => other
   }
 }

@@ -24,7 +24,7 @@ private class PipelineInputs(
   lazy val probeMade: Either[String, OwnBuild] =
     if (exchange.isDefined) Left(Sent)
     else if (isWhole) Guarded.either("source")(PipelinedBuild.of(probe))
-    else Left("not whole groups")
+    else Left(Reason("NOT_WHOLE_GROUPS"))
 
   private def isWhole: Boolean = PipelinedBuild.wholeBelow(probe).isDefined
 
@@ -48,12 +48,12 @@ private class PipelineInputs(
 
   /** The columns that Spark sends if workers do not scan the probe side, or the reason why it sends rows. */
   lazy val probeColumns: Either[String, ColumnarInput] =
-    if (probeScan.isRight || probeMade.isRight) Left("workers read files")
+    if (probeScan.isRight || probeMade.isRight) Left(Reason("WORKERS_READ_FILES"))
     else if (exchange.isDefined) Left(Sent)
     else if (parts.isDefined) Left(Shuffled)
     else Guarded.either("columns")(ColumnarInput.of(probe))
   lazy val buildColumns: Seq[Either[String, ColumnarInput]] = builds.zip(ownBuilds).map {
-    case (_, Right(_)) => Left("workers read files")
+    case (_, Right(_)) => Left(Reason("WORKERS_READ_FILES"))
     case (build, _) => Guarded.either("columns")(ColumnarInput.of(build))
   }
 
@@ -103,7 +103,7 @@ private object PipelineInputs {
   private val Sent = "sent to partitions"
 
   /** Why the probe side of a full outer join is neither read by workers nor sent as columns. */
-  private val Shuffled = "a full outer join shuffles the rows"
+  private val Shuffled = Reason("FULL_JOIN_SHUFFLED")
 
   /** The column that workers receive if Spark does not send them the rows: one text per partition. */
   private val Splits = StructType(Seq(StructField("splits", StringType)))

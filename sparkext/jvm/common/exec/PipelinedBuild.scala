@@ -64,12 +64,12 @@ object PipelinedBuild {
       peeled <- PeeledPlan.of(plan, refused)
       pipeline <- pipelineOf(peeled.source).toRight(s"not a pipeline: ${peeled.source.nodeName}")
       (operator, results) = pipeline
-      _ <- Reasons.check(operator.parts.isEmpty, "a full outer join shuffles the rows")
-      _ <- Reasons.check(operator.exchange.isEmpty, "a partitioned join")
-      scan <- operator.inputs.probeScan.left.map(reason => s"its probe side: $reason")
+      _ <- Reasons.check(operator.parts.isEmpty, Reason("FULL_JOIN_SHUFFLED"))
+      _ <- Reasons.check(operator.exchange.isEmpty, Reason("PARTITIONED_JOIN"))
+      scan <- operator.inputs.probeScan.left.map(reason => Reason("PROBE_SIDE", reason))
       builds = operator.inputs.ownBuilds
       _ <- builds.zipWithIndex.collectFirst { case (Left(reason), number) =>
-        s"its build side ${number + 1}: $reason"
+        Reason("BUILD_SIDE", number + 1, reason)
       }.toLeft(())
       atResults = Expressions.replacing(AttributeMap(peeled.source.output.zip(results)))
       filter = Failing.inTurn(peeled.filters.flatten.map(atResults))
@@ -94,9 +94,9 @@ object PipelinedBuild {
 
   private val refused: PartialFunction[SparkPlan, Option[String]] = {
     case FilterExec(condition, _) if !condition.deterministic =>
-      Some(s"a filter that is not deterministic: ${Wording.of(condition)}")
+      Some(Reason("FILTER_NOT_DETERMINISTIC", Wording.of(condition)))
     case ProjectExec(columns, _) =>
-      columns.find(!_.deterministic).map(column => s"a column that is not deterministic: ${Wording.of(column)}")
+      columns.find(!_.deterministic).map(column => Reason("COLUMN_NOT_DETERMINISTIC", Wording.of(column)))
   }
 
   def place(operator: PipelinedJoinExec)(column: Attribute): ColumnRef =
@@ -108,7 +108,7 @@ object PipelinedBuild {
       columns: Seq[Expression]): Either[String, JValue] = {
     def written(expression: Expression): Either[String, JValue] =
       WorkerEvaluator.Arrow.of(expression, place(operator)).left.map(part =>
-        s"an expression that only Spark evaluates: $part")
+        Reason("EXPRESSION_OF_SPARK", part))
     for {
       condition <- Reasons.all(filter.toSeq.map(written))
       places <- Reasons.all(columns.map {

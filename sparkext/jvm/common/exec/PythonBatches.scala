@@ -52,7 +52,7 @@ class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType, form
     val columns = declared.indices.map(number => row.getChild(number))
     val types = columns.map(_.dataType)
     if (!types.zip(declared).forall { case (told, field) => PythonBatches.isSpelledAs(told, field.dataType) }) {
-      throw new IllegalStateException(s"workers emitted $types, expected ${declared.map(_.dataType)}")
+      throw new IllegalStateException(Reason("UNEXPECTED_COLUMNS", types, declared.map(_.dataType)))
     }
     new ColumnarBatch(columns.map(PythonBatches.quick).toArray, batch.numRows)
   }

@@ -62,6 +62,6 @@ object PythonRun {
         SparkShim.artifacts,
         operator.formulas
       )
-    case Left(problem) => throw new IllegalStateException(s"no Python to run the pipelined join: $problem")
+    case Left(problem) => throw new IllegalStateException(Reason("NO_PYTHON_AT_RUN_TIME", problem))
   }
 }

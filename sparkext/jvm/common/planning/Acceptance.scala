@@ -22,20 +22,15 @@ object Acceptance {
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
     val size = Estimates.bytes(stage.build).toLong
     if (stage.full && stage.keys.isEmpty && !Exchange.wants(stage, settings)) {
-      Left(
-        s"a full outer join without an equality has to be partitioned, which is not possible: ${Exchange.refused(stage, settings)}")
+      Left(Reason("FULL_JOIN_NOT_PARTITIONED", Exchange.refused(stage, settings)))
     } else if (stage.asOf.isDefined || settings.force) Right(()) // PlanAsOfJoins has already accepted as-of joins
-    else if (stage.foreignHint.isDefined) Left(s"a hint in the query requests Spark's ${stage.foreignHint.get}")
+    else if (stage.foreignHint.isDefined) Left(Reason("OTHER_HINT", stage.foreignHint.get))
     else if (stage.hint.isEmpty && settings.hintedOnly.isDefined) Left(settings.hintedOnly.get)
     else if (Exchange.wants(stage, settings)) Right(())
     else if (stage.hint.isEmpty && size > settings.maxBuildBytes) {
-      Left(
-        s"the build side takes $size bytes by Spark's estimate, spark.sparkext.buildSide.maxBytes is" +
-          s" ${settings.maxBuildBytes}, and the join is not partitioned: ${Exchange.refused(stage, settings)}")
+      Left(Reason("BUILD_SIDE_ESTIMATE", size, settings.maxBuildBytes, Exchange.refused(stage, settings)))
     } else if (stage.hint.isEmpty && addressSpace.exists(size > _ - Shared.LeastAddressSpace)) {
-      Left(
-        s"workers would map a build side of $size bytes (Spark's estimate), but spark.executor.pyspark.memory" +
-          s" leaves a worker ${addressSpace.get >> 20} MiB of address space")
+      Left(Reason("ADDRESS_SPACE_OF_BUILD_SIDE", size, addressSpace.get >> 20))
     } else Right(())
   }
 
@@ -53,18 +48,16 @@ object Acceptance {
     else if (settings.force || settings.hintedOnly.isDefined || chain.stages.exists(stage =>
         stage.hint.isDefined || stage.asOf.isDefined)) Right(())
     else if (chain.stages.forall(stage => stage.keys.nonEmpty && Costs.isBroadcast(stage.build)) && !costs.fused) {
-      Left("Spark broadcasts all of its build sides, and a pipeline would have to send the rows to Python")
+      Left(Reason("ALL_BROADCAST"))
     } else if (isPrunedAtRunTime(chain.probe)) {
-      Left("dynamic partition pruning of the probe side needs Spark's own join")
+      Left(Reason("PARTITION_PRUNING"))
     } else if (build.isDefined) {
       made(costs, build.get, settings)
     } else {
       val (ours, sparks) = (costs.pipeline, costs.spark)
       if (ours <= sparks * WorthIt && ours + LeastGain <= sparks) Right(())
       else {
-        Left(
-          f"by the estimates a pipeline is not clearly cheaper than Spark's own joins ($ours%.3f s against $sparks%.3f s; a hint" +
-            " overrules this)")
+        Left(Reason("NOT_CHEAPER", f"$ours%.3f", f"$sparks%.3f"))
       }
     }
   }
@@ -76,9 +69,7 @@ object Acceptance {
     lazy val (ours, sparks) = (costs.made * nodes, costs.spark + costs.crossing(build))
     if (settings.force || settings.hintedOnly.isDefined || ours <= sparks * WorthIt) Right(())
     else {
-      Left(
-        f"by the estimates a build side is not clearly cheaper to derive in workers than with Spark's own joins ($ours%.3f s" +
-          f" against $sparks%.3f s; a hint overrules this)")
+      Left(Reason("BUILD_SIDE_NOT_CHEAPER", f"$ours%.3f", f"$sparks%.3f"))
     }
   }
 
@@ -92,10 +83,9 @@ object Acceptance {
 
   /** Whether there is a Python to run pipelines, with enough address space for one. */
   def workers: Either[String, Unit] = for {
-    _ <- WorkerPython.found.left.map(problem => s"no Python to run a pipeline: $problem")
+    _ <- WorkerPython.found.left.map(problem => Reason("NO_PYTHON", problem))
     _ <- addressSpace.filter(_ < Shared.LeastAddressSpace).map { bytes =>
-      s"spark.executor.pyspark.memory leaves a worker ${bytes >> 20} MiB of address space; a pipeline needs at" +
-        s" least ${Shared.LeastAddressSpace >> 20} MiB"
+      Reason("ADDRESS_SPACE", bytes >> 20, Shared.LeastAddressSpace >> 20)
     }.toLeft(())
   } yield ()
 
@@ -110,7 +100,7 @@ object Acceptance {
   /** Whether build sides may be stored in unencrypted files, which workers map. */
   def files(context: SparkContext): Either[String, Unit] =
     if (context.conf.get(IO_ENCRYPTION_ENABLED)) {
-      Left("spark.io.encryption.enabled is true, and workers map build sides from files that are not encrypted")
+      Left(Reason("ENCRYPTED_LOCAL_FILES"))
     } else Right(())
 
   /** Whether all sides can provide rows. When adaptive execution replans a query, a side that is already broadcast
@@ -121,7 +111,7 @@ object Acceptance {
       case LogicalQueryStage(_, _: BroadcastQueryStageExec) => true
       case _ => false
     }
-    if (broadcast) Left("Spark has broadcast one side of it already") else Right(())
+    if (broadcast) Left(Reason("ALREADY_BROADCAST")) else Right(())
   }
 
   private def isPrunedAtRunTime(plan: LogicalPlan): Boolean = plan.exists {

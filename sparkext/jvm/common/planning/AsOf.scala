@@ -95,7 +95,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
       case join: AsOfJoin if !RuntimeFallback.runs(join) =>
         settings.unreadableMode.toLeft(()).flatMap(_ =>
           Guarded.either("nearness") {
-            check(!below.exists(_ eq join), FileFunctions.Reason).flatMap(_ => planned(join, settings))
+            check(!below.exists(_ eq join), FileFunctions.AboveJoin).flatMap(_ => planned(join, settings))
           }.left.map(settings.explained)) match {
           case Right(ours) => ours
           case Left(why) =>
@@ -116,16 +116,16 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     val sides = Sides(PipelinedAsOf.kind(join.joinType), left, right, hint)
     for {
       _ <- settings.hintedOnly.filterNot(_ => settings.force || hint.isDefined).toLeft(())
-      _ <- check(!join.isStreaming, "a streaming join")
+      _ <- check(!join.isStreaming, Reason("STREAMING_JOIN"))
       _ <- Trees.check(join)
-      _ <- check(!join.expressions.exists(Trees.isDeep), "a condition nested too deeply")
+      _ <- check(!join.expressions.exists(Trees.isDeep), Reason("CONDITION_TOO_DEEP"))
       pair <- nearness(join, sides)
       tolerance <- toleranceOf(join, pair)
       keys <- keysOf(join, sides)
       size = Estimates.bytes(right).toLong
       _ <- check(
         settings.force || hint.isDefined || size <= settings.maxBuildBytes,
-        s"the right side takes $size bytes by Spark's estimate, but spark.sparkext.buildSide.maxBytes is ${settings.maxBuildBytes}"
+        Reason("ASOF_BUILD_SIDE_ESTIMATE", size, settings.maxBuildBytes)
       )
       _ <- JoinStage.untransportable(left.output ++ right.output).toLeft(())
       _ <- Acceptance.files(session.sparkContext)
@@ -172,16 +172,16 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     }
     for {
       found <- pair.filter(pair => sides.areSides(pair.probe, pair.build)).toRight(
-        s"a condition of another form: ${Wording.of(join.asOfCondition)}")
+        Reason("ASOF_CONDITION", Wording.of(join.asOfCondition)))
       values = Seq(found.probe, found.build)
       _ <- Reasons.all(values.map(Expressions.deferrable))
-      _ <- values.find(Failing.may).map(value => s"a value that may fail: ${value.sql}").toLeft(())
+      _ <- values.find(Failing.may).map(value => Reason("ASOF_VALUE_MAY_FAIL", value.sql)).toLeft(())
       _ <- check(
         found.probe.dataType == found.build.dataType && hasDistance(found.probe.dataType),
-        s"values of type ${found.probe.dataType.simpleString}")
+        Reason("ASOF_TYPE", found.probe.dataType.simpleString))
       _ <- check(
         !join.orderExpression.exists(mayWrap),
-        "differences of integers that may wrap around, without spark.sql.ansi.enabled")
+        Reason("ASOF_INTEGERS_WRAP"))
     } yield found
   }
 
@@ -204,8 +204,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
       case None => Right(None)
       case Some(GreaterThanOrEqual(tolerance, _)) if tolerance.foldable =>
         units(tolerance, pair, join.asOfCondition).map(Some(_)).toRight(
-          s"a tolerance of ${Wording.of(tolerance)} for ${pair.probe.dataType.simpleString}")
-      case Some(other) => Left(s"a tolerance that is not a constant: ${Wording.of(other)}")
+          Reason("ASOF_TOLERANCE", Wording.of(tolerance), pair.probe.dataType.simpleString))
+      case Some(other) => Left(Reason("ASOF_TOLERANCE_NOT_CONSTANT", Wording.of(other)))
     }
 
   /** A tolerance in units of the type. A day is always 24 hours only in time zones without daylight saving time; the
@@ -248,7 +248,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     for {
       keys <- Reasons.all(join.condition.toSeq.flatMap(Trees.conjuncts).map { condition =>
         JoinStage.key(condition, sides).toRight(
-          s"a condition that is not an equality of the two sides: ${Wording.of(condition)}")
+          Reason("ASOF_NOT_EQUALITY", Wording.of(condition)))
       })
       _ <- keys.flatMap(JoinStage.unsupportedKey).headOption.toLeft(())
     } yield keys

@@ -156,7 +156,7 @@ object ChainLayout {
               spec,
               Some(formula(condition)).filter(_ => Failing.may(condition)),
               Wording.of(condition))))
-          .left.map(part => s"a condition that only Spark evaluates: $part")
+          .left.map(part => Reason("GROUP_FILTER_OF_SPARK", part))
       case None => Right(None)
     }
 
@@ -252,11 +252,11 @@ object ChainLayout {
         val source = (0 until before).indexWhere { number =>
           !isHidden(number) && computed.references.subsetOf(plans(number).outputSet)
         }
-        if (source < 0) Left(s"a key computed from several tables: ${Wording.of(computed)}")
+        if (source < 0) Left(Reason("KEY_OF_SEVERAL_TABLES", Wording.of(computed)))
         else if (source == 0 && before > 1 && chain.stages.head.full) {
-          Left(s"a key computed from a side of an earlier full join: ${Wording.of(computed)}")
+          Left(Reason("KEY_AFTER_FULL_JOIN", Wording.of(computed)))
         } else if (source > 0 && chain.stages(source - 1).outer) {
-          Left(s"a key computed from the outer side of an earlier join: ${Wording.of(computed)}")
+          Left(Reason("KEY_AFTER_OUTER_JOIN", Wording.of(computed)))
         } else Right(ColumnRef(source, position(source, named(computed))))
     }
 

@@ -32,9 +32,9 @@ private object Expressions {
 
   /** Whether a filter keeps the same rows if it is applied later, above further joins; or the reason why not. */
   def deferrable(condition: Expression): Either[String, Unit] =
-    if (Trees.isDeep(condition)) Left("a condition nested too deeply")
-    else if (!condition.deterministic) Left(s"a condition that is not deterministic: ${Wording.of(condition)}")
-    else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Left("a subquery in a join condition")
+    if (Trees.isDeep(condition)) Left(Reason("CONDITION_TOO_DEEP"))
+    else if (!condition.deterministic) Left(Reason("CONDITION_NOT_DETERMINISTIC", Wording.of(condition)))
+    else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Left(Reason("CONDITION_SUBQUERY"))
     else Right(())
 
   /** Whether an expression is known never to raise an error. Most expressions may raise one in ANSI mode. */

@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.JOIN
   * by then ahead of the rows that workers return.
   */
 object FileFunctions {
-  val Reason = "a function of the current file, such as input_file_name(), is used above it"
+  val AboveJoin: String = Reason("FILE_FUNCTION")
   private val Below: TreeNodeTag[Unit] = TreeNodeTag[Unit]("sparkext.belowFileFunction")
 
   /** Marks the joins of a plan that are below such a function. A join is planned without access to the operators above

@@ -59,15 +59,15 @@ object GroupedRows {
     */
   def of(planned: SparkPlan, settings: Settings): Either[String, GroupedRows] = for {
     partial <- planned.collectFirst { case lowest: BaseAggregateExec if lowest.child.isInstanceOf[PlanLater] => lowest }
-      .toRight("an aggregate without partial aggregation")
+      .toRight(Reason("NO_PARTIAL_AGGREGATION"))
     below = partial.child.asInstanceOf[PlanLater].plan
-    _ <- Reasons.check(!below.isStreaming, "a streaming aggregate")
+    _ <- Reasons.check(!below.isStreaming, Reason("STREAMING_AGGREGATE"))
     peeled <- peel(below, settings)
     grouping <- Groups.of(partial)
     looked = AttributeSet(grouping.expressions.flatMap(_.references))
-    _ <- Reasons.check(isJoin(peeled.rows) || looked.nonEmpty, "no column is read")
+    _ <- Reasons.check(isJoin(peeled.rows) || looked.nonEmpty, Reason("NO_COLUMN_READ"))
     moved = Groups(partial, peeled.at.map(grouping.map))
-    _ <- moved.expressions.find(Trees.isDeep).map(_ => "an expression nested too deeply").toLeft(())
+    _ <- moved.expressions.find(Trees.isDeep).map(_ => Reason("EXPRESSION_TOO_DEEP")).toLeft(())
     _ <- Reasons.all(moved.expressions.map(Expressions.deferrable))
   } yield GroupedRows(peeled.rows, peeled.filters, moved, below)
 
@@ -92,15 +92,15 @@ object GroupedRows {
         below <- peel(child, settings)
         at = for (under <- below.at; projection <- projections)
           yield Expressions.replacing(AttributeMap(output.zip(projection))).andThen(under)
-        _ <- Reasons.check(at.length <= MostProjections, s"rows expanded to more than $MostProjections")
+        _ <- Reasons.check(at.length <= MostProjections, Reason("TOO_MANY_GROUPING_SETS", MostProjections))
       } yield below.copy(at = at)
     case Filter(condition, child) =>
       for {
         _ <- Expressions.deferrable(condition)
         below <- peel(child, settings)
-        _ <- Reasons.check(below.at.length == 1, "a filter of expanded rows")
+        _ <- Reasons.check(below.at.length == 1, Reason("GROUPING_SETS_FILTER"))
       } yield below.copy(filters = below.at.head(condition) +: below.filters)
-    case other => Left(s"neither a join nor a scan of files: ${other.nodeName}")
+    case other => Left(Reason("GROUPED_OPERATOR", other.nodeName))
   }
 
   private def isJoin(plan: LogicalPlan): Boolean = plan.isInstanceOf[Join] || plan.isInstanceOf[PipelinedAsOf]

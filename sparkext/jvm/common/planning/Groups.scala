@@ -33,7 +33,7 @@ case class Grouping(keys: Seq[Expression], calls: Seq[GroupCall]) {
   /** Python's `Aggregation`, or the part that workers do not compute. */
   def spec(place: Attribute => ColumnRef): Either[String, JValue] = {
     def written(expression: Expression): Either[String, JObject] = WorkerEvaluator.Arrow.of(expression, place)
-      .left.map(part => s"an expression that only Spark evaluates: $part")
+      .left.map(part => Reason("EXPRESSION_OF_SPARK", part))
     for {
       keys <- Reasons.all(keys.map(written))
       calls <- Reasons.all(calls.map { call =>
@@ -78,7 +78,7 @@ object Groups {
   private def key(named: NamedExpression): Either[String, Expression] = {
     val found = Expressions.unnormalized(Expressions.unnamed(named)) // of equal values, workers emit any
     if (KeyTypes.name(found.dataType).isDefined) Right(found)
-    else Left(s"groups by a value of type ${found.dataType.simpleString}: ${Wording.of(found)}")
+    else Left(Reason("GROUP_TYPE", found.dataType.simpleString, Wording.of(found)))
   }
 
   private def call(aggregate: AggregateExpression): Either[String, GroupCall] = {
@@ -88,7 +88,7 @@ object Groups {
     def chosen(function: String, argument: Expression, ignoresNulls: Boolean): Either[String, GroupCall] =
       if (KeyTypes.name(argument.dataType).isEmpty || (aggregate.filter.isDefined && !ignoresNulls)) unknown
       else Right(GroupCall(function, Some(filtered(argument, aggregate.filter)), ignoreNulls = ignoresNulls))
-    lazy val unknown = Left(s"an aggregate that only Spark computes: ${Wording.of(aggregate.aggregateFunction)}")
+    lazy val unknown = Left(Reason("AGGREGATE_OF_SPARK", Wording.of(aggregate.aggregateFunction)))
     if (aggregate.mode != Partial) unknown
     else aggregate.aggregateFunction match {
       case Count(values) if values.forall(!_.nullable) && aggregate.filter.isEmpty => Right(GroupCall("count", None))

@@ -76,6 +76,6 @@ object Guarded extends Logging {
     if (isNew(s"$part $what")) {
       logWarning(s"planning pipelined joins failed ($part), so Spark plans without them: please report this", problem)
     }
-    s"planning it failed: $what"
+    Reason("PLANNING_FAILED", what)
   }
 }

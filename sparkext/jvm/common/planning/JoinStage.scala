@@ -69,19 +69,19 @@ object JoinStage {
   def of(plan: LogicalPlan): Either[String, JoinStage] = plan match {
     case join: Join => of(join)
     case join: PipelinedAsOf => Right(join.stage)
-    case other => Left(s"not a join: ${other.nodeName}")
+    case other => Left(Reason("NOT_A_JOIN", other.nodeName))
   }
 
   private def of(join: Join): Either[String, JoinStage] =
     for {
-      _ <- Reasons.check(!join.isStreaming, "a streaming join")
-      _ <- Reasons.check(!FileFunctions.isBelow(join), FileFunctions.Reason)
+      _ <- Reasons.check(!join.isStreaming, Reason("STREAMING_JOIN"))
+      _ <- Reasons.check(!FileFunctions.isBelow(join), FileFunctions.AboveJoin)
       _ <- Reasons.check(
         ExtractSingleColumnNullAwareAntiJoin.unapply(join).isEmpty,
-        "NOT IN, which Spark looks up in a hash table")
+        Reason("NOT_IN"))
       sides <- Sides.of(join)
       predicates = join.condition.map(Trees.conjuncts).getOrElse(Nil)
-      _ <- Reasons.check(!predicates.exists(Trees.isDeep), "a condition nested too deeply")
+      _ <- Reasons.check(!predicates.exists(Trees.isDeep), Reason("CONDITION_TOO_DEEP"))
       (others, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
       Ranged(residual, ranges, guard) = Ranges.among(others, keys.nonEmpty, sides)
       _ <- Reasons.all(residual.map(Expressions.deferrable))
@@ -116,7 +116,7 @@ object JoinStage {
   /** The reason for the first of these columns that cannot be passed to workers and back unchanged. */
   def untransportable(columns: Seq[Attribute]): Option[String] =
     columns.find(column => !KeyTypes.travels(column.dataType)).map { column =>
-      s"column ${column.name} of type ${column.dataType.simpleString} cannot be passed between Spark and Python"
+      Reason("COLUMN_NOT_EXCHANGED", column.name, column.dataType.simpleString)
     }
 
   /** The condition as an equality of the two sides, if it is one. */
@@ -129,12 +129,12 @@ object JoinStage {
   def unsupportedKey(key: StageComparison): Option[String] = {
     val sides = Seq(key.probe, key.build)
     if (sides.exists(!_.deterministic)) {
-      Some(s"a key that is not deterministic: ${Wording.of(key.probe)} = ${Wording.of(key.build)}")
-    } else if (sides.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) Some("a subquery in a join key")
+      Some(Reason("KEY_NOT_DETERMINISTIC", Wording.of(key.probe), Wording.of(key.build)))
+    } else if (sides.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) Some(Reason("KEY_SUBQUERY"))
     else if (key.probe.dataType != key.build.dataType) {
-      Some(s"keys of different types: ${sides.map(_.dataType.simpleString).mkString(" and ")}")
+      Some(Reason("KEY_TYPES_DIFFER", sides.map(_.dataType.simpleString).mkString(" and ")))
     } else sides.find(side => KeyTypes.name(side.dataType).isEmpty).map { side =>
-      s"a key of type ${side.dataType.simpleString}: ${Wording.of(side)}"
+      Reason("KEY_TYPE", side.dataType.simpleString, Wording.of(side))
     }
   }
 

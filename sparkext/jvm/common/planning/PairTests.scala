@@ -47,12 +47,11 @@ private object PairTests {
       val misplaced = if (guarded) None else Failing.misplaced(groups, conditions, sides)
       if (!found) {
         val across = left.find(test => sides.isAcross(test.references)).map(test => s": ${why(test)}").getOrElse("")
-        Left(s"neither an equality nor a comparison between the two sides, nor a formula that workers compile$across")
+        Left(Reason("NO_KEY", across))
       } else if (!inner && left.nonEmpty) {
-        Left(s"a condition in addition to the keys of $article join, which only Spark evaluates: ${why(left.head)}")
+        Left(Reason("CONDITION_OF_SPARK", article, why(left.head)))
       } else {
-        misplaced.map(test =>
-          s"a condition that may fail and would be tested on different pairs than in Spark: ${test.sql}")
+        misplaced.map(test => Reason("CONDITION_MAY_FAIL", test.sql))
           .toLeft(PairTests(left, plain, theta))
       }
     }

@@ -30,13 +30,13 @@ object PeeledPlan {
       case FilterExec(condition, child) =>
         val parts = Trees.conjuncts(condition)
         for {
-          _ <- Reasons.check(!parts.exists(Trees.isDeep), "a filter nested too deeply")
+          _ <- Reasons.check(!parts.exists(Trees.isDeep), Reason("FILTER_TOO_DEEP"))
           below <- of(child, refused)
           _ <- refused.lift(plan).flatten.toLeft(())
         } yield below.copy(filters = below.filters :+ parts.map(below.atSource(child)))
       case ProjectExec(columns, child) =>
         for {
-          _ <- Reasons.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
+          _ <- Reasons.check(!columns.exists(Trees.isDeep), Reason("COLUMN_TOO_DEEP"))
           below <- of(child, refused)
           _ <- refused.lift(plan).flatten.toLeft(())
         } yield below.copy(outputs = columns.map(Expressions.unnamed).map(below.atSource(child)))

@@ -43,7 +43,7 @@ object PipelinedJoinHint {
       case (hint, ("partitioned", when)) =>
         new PipelinedJoinHint(hint.algorithm, hint.maxBytes, Some(Settings.partitionedWhen(when)))
       case (_, (key, _)) =>
-        throw new RefusedException(s"$Name: unknown option '$key', expected algorithm, maxBytes or partitioned")
+        throw new RefusedException(Reason("UNKNOWN_HINT_OPTION", Name, key))
     }
 }
 
@@ -73,8 +73,8 @@ object ResolvePipelinedJoinHint extends Rule[LogicalPlan] {
     case StringLiteral(name) => UnresolvedAttribute.parseAttributeName(name)
     case attribute: UnresolvedAttribute => attribute.nameParts
     case other: Expression =>
-      throw new RefusedException(s"${PipelinedJoinHint.Name} expects names of relations, got ${Wording.of(other)}")
-    case other => throw new RefusedException(s"${PipelinedJoinHint.Name} expects names of relations, got $other")
+      throw new RefusedException(Reason("INVALID_HINT", PipelinedJoinHint.Name, Wording.of(other)))
+    case other => throw new RefusedException(Reason("INVALID_HINT", PipelinedJoinHint.Name, other))
   }
 
   private def option(parameter: Any): Option[(String, String)] = parameter match {

@@ -88,7 +88,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       conditions: Seq[Expression],
       settings: Settings): Either[String, SparkPlan] = Guarded.either("join")(for {
     _ <- Trees.check(join)
-    _ <- Reasons.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
+    _ <- Reasons.check(!columns.exists(Trees.isDeep), Reason("COLUMN_TOO_DEEP"))
     _ <- Reasons.all(conditions.map(Expressions.deferrable))
     chain <- JoinChain.of(join, settings)
     _ <- accepted(chain, None, Some(join).filter(_.getTagValue(OwnPipelines.Marked).isDefined), settings)
@@ -133,7 +133,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       val chain = JoinChain.scan(aggregate)
       for {
         _ <- accepted(chain, None, None, settings)
-        groups <- finished(aggregate, settings).toRight("not whole groups")
+        groups <- finished(aggregate, settings).toRight(Reason("NOT_WHOLE_GROUPS"))
         layout <- ChainLayout.of(chain, aggregate.output, Nil, settings)
         key = aggregate.groupingExpressions.map(Wording.of).mkString("[", ", ", "]")
       } yield operator(layout, chain, key, settings, _ => groups)
@@ -142,7 +142,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
   /** Spark's plan for an aggregate, in which workers compute the partial aggregate; empty if they do not. */
   private def grouped(aggregate: Aggregate, settings: Settings): Seq[SparkPlan] = {
     val planned = Guarded("aggregate")(SparkShim.planner(session).Aggregation(aggregate)).getOrElse(Nil)
-    val found = planned.headOption.toRight("no plan").flatMap { operators =>
+    val found = planned.headOption.toRight(Reason("NO_PLAN")).flatMap { operators =>
       Guarded.either("aggregate")(for {
         _ <- Trees.check(aggregate)
         rows <- GroupedRows.of(operators, settings)

@@ -51,7 +51,7 @@ private[sparkext] object Sides {
       case FullOuter =>
         val left = leftHint.isDefined || (rightHint.isEmpty && Estimates.bytes(join.left) < Estimates.bytes(join.right))
         Right(if (left) buildLeft("full") else buildRight("full"))
-      case other => Left(s"a join of type ${JoinStage.kindOf(other)}")
+      case other => Left(Reason("JOIN_TYPE", JoinStage.kindOf(other)))
     }
   }
 }

@@ -22,7 +22,7 @@ object StreamedExchanges extends PhysicalRule("stages") {
     val among = partitioned(plan)
     if (among.isEmpty || new Settings(plan.conf).stages == "waves") plan
     else {
-      val refused = if (among.length > 1) Some("several joins are partitioned") else around(plan)
+      val refused = if (among.length > 1) Some(Reason("SEVERAL_PARTITIONED_JOINS")) else around(plan)
       plan.transformUp {
         case pipeline: PipelinedJoinExec if among.exists(_ eq pipeline) => of(pipeline, refused)
       }
@@ -33,13 +33,13 @@ object StreamedExchanges extends PhysicalRule("stages") {
     val way = for {
       _ <- refused.toLeft(())
       by = pipeline.exchange.get
-      _ <- Reasons.check(by.keyed, "units of a join matrix have no buckets")
+      _ <- Reasons.check(by.keyed, Reason("JOIN_MATRIX"))
       _ <- Reasons.check(
         by.clusters.isEmpty && pipeline.grouping.isEmpty,
-        "all rows of a key must be emitted by the same partition")
+        Reason("ROWS_OF_A_KEY_TOGETHER"))
       _ <- Reasons.check(
         !pipeline.joins.headOption.exists(_.kind == "full"),
-        "a full outer join emits unmatched build rows after all other rows")
+        Reason("UNMATCHED_ROWS_LAST"))
       found <- Streamed.of(pipeline.session.sparkContext)
     } yield by.copy(buckets = Streamed.buckets(found.partitions), streamed = Some(found))
     way match {
@@ -60,11 +60,11 @@ object StreamedExchanges extends PhysicalRule("stages") {
     sameJob(plan).collect { case pipeline: PipelinedJoinExec if pipeline.exchange.isDefined => pipeline }
 
   private def around(plan: SparkPlan): Option[String] = sameJob(plan).flatMap {
-    case _: ShuffleExchangeLike | _: ShuffleQueryStageExec => Some("another shuffle belongs to the same job")
+    case _: ShuffleExchangeLike | _: ShuffleQueryStageExec => Some(Reason("SECOND_SHUFFLE"))
     case _: CollectLimitExec | _: CollectTailExec | _: TakeOrderedAndProjectExec =>
-      Some("a limit reads only some partitions")
-    case pipeline: PipelinedJoinExec if pipeline.parts.isDefined => Some("another shuffle belongs to the same job")
-    case other => if (isNarrow(other)) None else Some(s"${other.nodeName} belongs to the same job")
+      Some(Reason("LIMIT_OF_PARTITIONS"))
+    case pipeline: PipelinedJoinExec if pipeline.parts.isDefined => Some(Reason("SECOND_SHUFFLE"))
+    case other => if (isNarrow(other)) None else Some(Reason("OPERATOR_OF_SAME_JOB", other.nodeName))
   }.headOption
 
   /** Whether each task of an operator reads one partition, all partitions are read, and the plan shows all inputs of

@@ -34,7 +34,7 @@ object TopRows extends PhysicalRule("top") {
     case ProjectExec(columns, child) =>
       plan.withNewChildren(Seq(limited(child, count, order.flatMap(below(columns, _)))))
     case FilterExec(_, child) =>
-      plan.withNewChildren(Seq(limited(child, count, Left("a filter above the joins that only Spark evaluates"))))
+      plan.withNewChildren(Seq(limited(child, count, Left(Reason("TOP_FILTER_OF_SPARK")))))
     case other => other
   }
 
@@ -44,7 +44,7 @@ object TopRows extends PhysicalRule("top") {
   private def below(columns: Seq[NamedExpression], order: Seq[SortOrder]): Either[String, Seq[SortOrder]] = {
     val computed = AttributeMap(columns.collect { case alias @ Alias(value, _) => alias.toAttribute -> value })
     val unfit = computed.values.find(value => Trees.isDeep(value) || Failing.may(value) || !value.deterministic)
-    unfit.map(value => s"a column that may fail, or is not deterministic: ${Wording.of(value)}").toLeft(order.map {
+    unfit.map(value => Reason("TOP_COLUMN_MAY_FAIL", Wording.of(value))).toLeft(order.map {
       by =>
         by.child match {
           case column: Attribute => by.copy(child = computed.getOrElse(column, column))
@@ -56,13 +56,13 @@ object TopRows extends PhysicalRule("top") {
   private def planned(count: Int, order: Seq[SortOrder], output: Seq[Attribute]): Either[String, PlannedTop] = {
     def column(by: SortOrder): Either[String, PlannedOrder] = {
       val number = output.indexWhere(column => by.child.isInstanceOf[Attribute] && by.child.semanticEquals(column))
-      if (number < 0) Left(s"ordered by a value that is computed above the joins: ${Wording.of(by.child)}")
+      if (number < 0) Left(Reason("ORDERED_BY_COMPUTED_VALUE", Wording.of(by.child)))
       else if (!KeyTypes.isOrdered(by.dataType)) {
-        Left(s"ordered by a value of type ${by.dataType.simpleString}: ${Wording.of(by.child)}")
+        Left(Reason("ORDERED_TYPE", by.dataType.simpleString, Wording.of(by.child)))
       } else Right(PlannedOrder(number, by.direction == Ascending, by.nullOrdering == NullsFirst))
     }
     for {
-      _ <- Reasons.check(count >= 1 && count <= MostRows, s"more than $MostRows rows")
+      _ <- Reasons.check(count >= 1 && count <= MostRows, Reason("TOO_MANY_TOP_ROWS", MostRows))
       columns <- Reasons.all(order.map(column))
     } yield PlannedTop(
       count,

@@ -32,7 +32,7 @@ private[sparkext] object Trees {
 
   /** Whether recursive code may process a plan, or the reason why not. */
   def check(plan: LogicalPlan): Either[String, Unit] =
-    Reasons.check(!isDeeper(plan, DeepestPlan), "a plan nested too deeply")
+    Reasons.check(!isDeeper(plan, DeepestPlan), Reason("PLAN_TOO_DEEP"))
 
   /** The operator below those that only filter and compute its rows. */
   @tailrec

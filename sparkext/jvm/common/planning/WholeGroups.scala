@@ -18,11 +18,11 @@ object WholeGroups {
     */
   def of(aggregate: Aggregate, settings: Settings): Either[String, WholeGroups] = for {
     _ <- Trees.check(aggregate)
-    planned <- SparkShim.planner(SparkSession.active).Aggregation(aggregate).headOption.toRight("no plan")
+    planned <- SparkShim.planner(SparkSession.active).Aggregation(aggregate).headOption.toRight(Reason("NO_PLAN"))
     last <-
-      Some(planned).collect { case last: BaseAggregateExec => last }.toRight("an aggregate without partial aggregation")
+      Some(planned).collect { case last: BaseAggregateExec => last }.toRight(Reason("NO_PARTIAL_AGGREGATION"))
     rows <- GroupedRows.of(planned, settings)
-    _ <- Reasons.check(last.child eq rows.grouping.partial, "an aggregate in more than two steps")
+    _ <- Reasons.check(last.child eq rows.grouping.partial, Reason("AGGREGATE_STEPS"))
     values <- valuesOf(last)
     results = last.resultExpressions.map(Expressions.replacing(values)(_).asInstanceOf[NamedExpression])
     _ <- Reasons.all(results.map(Expressions.deferrable))
@@ -35,7 +35,7 @@ object WholeGroups {
         case function: DeclarativeAggregate if call.mode == Final && function.deterministic =>
           val emitted = AttributeMap(function.aggBufferAttributes.zip(function.inputAggBufferAttributes))
           Right(attribute -> Expressions.replacing(emitted)(function.evaluateExpression))
-        case other => Left(s"an aggregate that only Spark computes: ${Wording.of(other)}")
+        case other => Left(Reason("AGGREGATE_OF_SPARK", Wording.of(other)))
       }
     }).map(AttributeMap(_))
 }

@@ -40,7 +40,7 @@ class ConfigKey private (data: JValue) {
     found.toRight(problem(text, expected))
   }
 
-  def problem(text: String, expected: String): String = s"$name: got '$text', expected $expected"
+  def problem(text: String, expected: String): String = Reason("INVALID_OPTION", name, text, expected)
 
   /** The number in a text, if it is one. */
   def number(text: String): Option[BigDecimal] = kind match {

@@ -31,7 +31,7 @@ case class PairCondition(condition: Expression, columns: Seq[(Attribute, ColumnR
     try {
       val bound = BindReferences.bindReference(condition, AttributeSeq(columns.map(_._1)))
       val result = bound.eval(new GenericInternalRow(row.toArray[Any]))
-      new IllegalStateException(s"workers cannot evaluate what Spark evaluates to $result: ${condition.sql}")
+      new IllegalStateException(Reason("CONDITION_NOT_EVALUATED", result, condition.sql))
     } catch { case NonFatal(failure) => failure }
   }
 }

@@ -93,9 +93,9 @@ class Settings(conf: SQLConf, application: SparkConf) {
 
   /** Why joins without a hint are left to Spark, if they are. */
   val hintedOnly: Option[String] = mode match {
-    case "hint" => Some("not hinted, and spark.sparkext.mode is hint")
+    case "hint" => Some(Reason("NOT_HINTED"))
     case "auto" => engine.map { engine =>
-        s"not hinted, and $engine replaces Spark's operators in this session: the cost model covers only Spark's own operators"
+        Reason("NOT_HINTED_WITH_ENGINE", engine)
       }
     case _ => None
   }

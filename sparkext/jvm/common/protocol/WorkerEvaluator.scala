@@ -54,7 +54,7 @@ object WorkerEvaluator {
     private val Largest = 200 // takes some three seconds to compile
 
     override protected def tooLarge(condition: Expression): Option[String] =
-      if (Trees.isLarger(condition, Largest)(computed)) Some("a formula too large to compile") else None
+      if (Trees.isLarger(condition, Largest)(computed)) Some(Reason("FORMULA_TOO_LARGE")) else None
 
     /** The parts of an expression that are computed. The constants of a list are looked up instead, whatever their
       * number.

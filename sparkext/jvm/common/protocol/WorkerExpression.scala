@@ -36,7 +36,7 @@ case class WorkerExpression(
 object WorkerExpression {
   private val Deepest = 200
   private val MostCompared = 200
-  private val TooDeep = "a condition nested too deeply"
+  private val TooDeep = Reason("CONDITION_TOO_DEEP")
 
   /** The translated expression, or the part that is not in the language. */
   def of(expression: Expression, place: Attribute => ColumnRef): Either[String, WorkerExpression] =
@@ -209,7 +209,7 @@ object WorkerExpression {
       val texts = constants.filter(_.dataType == value.dataType).flatMap(text)
       val isCovered = texts.length == constants.length && others.forall(isCompared("=", value, _)) && isNamed(value) &&
         (constants.isEmpty || !others.exists(Failing.may))
-      if (others.length > MostCompared) Some(Left(s"a list of more than $MostCompared non-constant values"))
+      if (others.length > MostCompared) Some(Left(Reason("LIST_TOO_LONG", MostCompared)))
       else if (!isCovered) None
       else Some(for (looked <- below.of(value); elements <- parts(others)) yield {
         val listed = WorkerExpression("in", BooleanType, Seq(looked), of, JObject("list" -> JArray(texts.toList)))

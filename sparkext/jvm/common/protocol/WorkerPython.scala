@@ -55,7 +55,8 @@ object WorkerPython {
   }
 
   private[sparkext] def ask(executable: String, timeoutMillis: Long): Either[String, WorkerPython] =
-    Try(start(executable)).toEither.left.map(error => s"$executable does not start: ${error.getMessage}").flatMap {
+    Try(start(executable)).toEither.left.map(error =>
+      Reason("PYTHON_NOT_STARTED", executable, error.getMessage)).flatMap {
       process =>
         try answer(executable, process, timeoutMillis)
         finally (process.descendants().toArray :+ process.toHandle).foreach {
@@ -82,20 +83,21 @@ object WorkerPython {
     val start = System.nanoTime
     def isLate = System.nanoTime - start > MILLISECONDS.toNanos(timeoutMillis)
     while (!process.waitFor(PollMillis, TimeUnit.MILLISECONDS) && said.size <= MostBytes && !isLate) take()
-    if (said.size > MostBytes) Left(s"$executable printed more than $MostBytes bytes instead of its version")
-    else if (process.isAlive) Left(s"$executable does not answer within ${timeoutMillis / 1000.0} s")
+    if (said.size > MostBytes) Left(Reason("PYTHON_OUTPUT_TOO_LONG", executable, MostBytes))
+    else if (process.isAlive) Left(Reason("PYTHON_TIMEOUT", executable, timeoutMillis / 1000.0))
     else {
       take()
       val last = said.toString(UTF_8).trim.linesIterator.toSeq.lastOption.getOrElse("")
-      if (process.exitValue == 0) understood(executable, last) else Left(s"$executable cannot run sparkext: $last")
+      if (process.exitValue == 0) understood(executable, last)
+      else Left(Reason("PYTHON_WITHOUT_SPARKEXT", executable, last))
     }
   }
 
   private def understood(executable: String, said: String): Either[String, WorkerPython] = said.split(' ') match {
     case Array(version, Shared.PackageVersion) => Right(WorkerPython(executable, version))
     case Array(_, other) =>
-      Left(s"$executable has sparkext $other, but this jar belongs to sparkext ${Shared.PackageVersion}")
-    case _ => Left(s"$executable printed '$said' instead of its version")
+      Left(Reason("PYTHON_OTHER_VERSION", executable, other, Shared.PackageVersion))
+    case _ => Left(Reason("PYTHON_OUTPUT", executable, said))
   }
 }
 

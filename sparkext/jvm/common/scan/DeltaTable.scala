@@ -17,7 +17,7 @@ class DeltaTable(relation: HadoopFsRelation) extends RelationTable(relation) {
   private val index: AnyRef = relation.location
 
   override def refused: Option[String] =
-    if (LibraryCalls.call(format, "isCDCRead") == true) Some("a change data feed of Delta") else super.refused
+    if (LibraryCalls.call(format, "isCDCRead") == true) Some(Reason("DELTA_CHANGE_FEED")) else super.refused
 
   override protected def inFiles(field: StructField): StoredColumn =
     super.inFiles(
@@ -46,9 +46,9 @@ class DeltaTable(relation: HadoopFsRelation) extends RelationTable(relation) {
     val told = file.otherConstantMetadataColumnValues
     (told.get(Vector), told.get(Use)) match {
       case (None, None) => Right(Array.empty)
-      case (Some(_), _) if !hasDeletions => Left("deleted rows in a query that does not skip them")
+      case (Some(_), _) if !hasDeletions => Left(Reason("DELETED_ROWS_KEPT"))
       case (Some(vector: String), Some(use)) if use.toString == LeavesOut => Right(read(vector, settings))
-      case (_, use) => Left(s"deleted rows that Delta does not skip: ${use.getOrElse("unknown")}")
+      case (_, use) => Left(Reason("DELETED_ROWS_USED", use.getOrElse("unknown")))
     }
   }
 

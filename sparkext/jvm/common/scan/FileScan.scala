@@ -39,28 +39,28 @@ object FileScan {
   def of(plan: SparkPlan): Either[String, FileScan] = plan match {
     case scan: FileSourceScanExec => RelationTable.of(scan.relation).map(new RelationScan(scan, _))
     case scan: BatchScanExec => IcebergTable.of(scan.scan).map(new IcebergScan(scan, _))
-    case other => Left(s"not a scan of files: ${other.nodeName}")
+    case other => Left(Reason("NOT_A_FILE_SCAN", other.nodeName))
   }
 
   private class RelationScan(override val node: FileSourceScanExec, override val table: FileTable) extends FileScan {
     override def refused: Option[String] =
       if (node.partitionFilters.exists(_.exists(_.isInstanceOf[PlanExpression[_]])))
-        Some("partitions chosen at run time")
-      else if (node.outputPartitioning == SinglePartition) Some("a scan in a single task")
+        Some(Reason("PARTITIONS_AT_RUN_TIME"))
+      else if (node.outputPartitioning == SinglePartition) Some(Reason("SINGLE_TASK"))
       else None
 
     /** Columns of the table may have the same names as metadata columns, so metadata columns are recognised by their
       * ids.
       */
     override def place(column: Attribute): Either[String, Either[Int, StoredColumn]] =
-      if (node.fileConstantMetadataColumns.exists(_.exprId == column.exprId)) Left("metadata columns of files")
+      if (node.fileConstantMetadataColumns.exists(_.exprId == column.exprId)) Left(Reason("FILE_METADATA"))
       else super.place(column)
 
     override def partitions: Either[String, Seq[FilePartition]] =
       node.getTagValue(Found).filter(_.scan == node).map(listed => Right(listed.partitions)).getOrElse {
         val listed = listing(node.inputRDD match {
           case files: FileScanRDD => Right(files.filePartitions)
-          case other => Left(s"splits that are not files: $other")
+          case other => Left(Reason("SPLITS_NOT_FILES", other))
         })
         listed.foreach(partitions => node.setTagValue(Found, Listed(node, partitions)))
         listed
@@ -78,10 +78,10 @@ object FileScan {
 
   private class IcebergScan(override val node: BatchScanExec, override val table: IcebergTable) extends FileScan {
     override def refused: Option[String] =
-      if (node.runtimeFilters.nonEmpty) Some("partitions chosen at run time")
+      if (node.runtimeFilters.nonEmpty) Some(Reason("PARTITIONS_AT_RUN_TIME"))
       else node.outputPartitioning match {
         case SinglePartition | _: UnknownPartitioning => None
-        case _ => Some("a scan that is partitioned by keys")
+        case _ => Some(Reason("PARTITIONED_BY_KEYS"))
       }
 
     override def partitions: Either[String, Seq[FilePartition]] = listing(Right(table.partitions))
@@ -99,9 +99,9 @@ object FileScan {
 
   private def listing[T](body: => Either[String, T]): Either[String, T] =
     try body
-    catch { case NonFatal(problem) => Left(s"the files cannot be listed: $problem") }
+    catch { case NonFatal(problem) => Left(Reason("FILES_NOT_LISTED", problem)) }
 
   private def reading[T](body: => Either[String, T]): Either[String, T] =
     try body
-    catch { case NonFatal(problem) => Left(s"deleted rows cannot be read: $problem") }
+    catch { case NonFatal(problem) => Left(Reason("DELETED_ROWS_UNREADABLE", problem)) }
 }

@@ -48,8 +48,8 @@ object FileStores {
       // S3A addresses have no host or port in addition to the bucket's name.
       if (Try(FileSystem.getFileSystemClass(scheme, hadoop).getName).toOption.contains(
           Connector) && authority != null) {
-        new S3Settings(authority, hadoop).bucket.left.map(reason => s"bucket $authority: $reason")
-      } else Left(s"files that workers do not read: $scheme:")
+        new S3Settings(authority, hadoop).bucket.left.map(reason => Reason("BUCKET", authority, reason))
+      } else Left(Reason("FILE_SCHEME", scheme))
     })
   }
 }

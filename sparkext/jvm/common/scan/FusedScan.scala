@@ -101,7 +101,7 @@ object FusedScan {
   /** The scan in `plan`, below operators that only drop, rename or filter; or the reason why workers cannot perform it.
     */
   def of(plan: SparkPlan, settings: Settings): Either[String, FusedScan] =
-    if (!settings.fusesScans) Left("disabled by spark.sparkext.scan.fused")
+    if (!settings.fusesScans) Left(Reason("FUSED_SCAN_DISABLED"))
     else
       for {
         peeled <- PeeledPlan.of(plan)
@@ -109,16 +109,16 @@ object FusedScan {
         _ <- peeled.outputs.find(Failing.may).map(computed).toLeft(())
         _ <- scan.table.refused.orElse(scan.refused).toLeft(())
         (marks, filters) = peeled.filters.flatten.partition(keepsUndeleted(_, scan.table))
-        _ <- Reasons.check(marks.nonEmpty || !scan.marksDeleted, "the query reads deleted rows")
+        _ <- Reasons.check(marks.nonEmpty || !scan.marksDeleted, Reason("DELETED_ROWS_READ"))
         columns <- columnsOf(scan, peeled.outputs, filters)
         filter = filters.reduceOption(And)
         _ <- filter.flatMap(WorkerEvaluator.Arrow.untested).map(part =>
-          s"a filter that only Spark evaluates: $part").toLeft(())
+          Reason("FILTER_OF_SPARK", part)).toLeft(())
         partitions <- scan.partitions
         deleted <- scan.deleted(partitions)
         _ <- Reasons.check(
           deleted.values.map(_.length.toLong).sum <= MostDeleted,
-          s"more than $MostDeleted deleted rows")
+          Reason("TOO_MANY_DELETED_ROWS", MostDeleted))
         buckets <- FileStores.buckets(partitions.flatMap(_.files).map(_.toPath), scan.table.hadoop)
         stored = columns.flatMap(column => column.stored.toOption.map(column.attribute -> _))
         _ <- ParquetFiles.check(scan.table, stored, partitions)
@@ -160,7 +160,7 @@ object FusedScan {
     case _ => false
   }
 
-  private def computed(column: Expression): String = s"a column that Spark computes: ${Wording.of(column)}"
+  private def computed(column: Expression): String = Reason("COLUMN_OF_SPARK", Wording.of(column))
 
   /** Whether a condition keeps the rows that are not deleted. Workers skip deleted rows without it. */
   private def keepsUndeleted(condition: Expression, table: FileTable): Boolean = condition match {

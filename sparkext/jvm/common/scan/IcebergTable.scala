@@ -45,15 +45,15 @@ class IcebergTable private (scan: Scan) extends FileTable {
   override def refused: Option[String] =
     tasks.flatMap(_.refused).headOption.orElse {
       if (tasks.forall(task => task.isLocal) || files.getClass.getName == HadoopFiles) None
-      else Some(s"files that Iceberg reads through ${files.getClass.getSimpleName}")
+      else Some(Reason("ICEBERG_FILE_IO", files.getClass.getSimpleName))
     }
 
   override def stored(column: Attribute): Either[String, StoredColumn] =
-    columns.get(column.name).toRight(s"column ${column.name}, which is not in the files").flatMap { field =>
+    columns.get(column.name).toRight(Reason("COLUMN_NOT_IN_FILES", column.name)).flatMap { field =>
       val id = LibraryCalls.call(field, "fieldId").asInstanceOf[Int]
-      if (id >= FirstReserved) Left(s"metadata column ${column.name} of Iceberg")
+      if (id >= FirstReserved) Left(Reason("ICEBERG_METADATA", column.name))
       else if (LibraryCalls.call(field, "initialDefault") != null)
-        Left(s"column ${column.name} has a default value for files without it")
+        Left(Reason("COLUMN_DEFAULT", column.name))
       else Right(NumberedColumn(id))
     }
 
@@ -116,11 +116,11 @@ class IcebergTable private (scan: Scan) extends FileTable {
 
     def refused: Option[String] = {
       val format = LibraryCalls.call(file, "format").toString
-      if (format != "PARQUET") Some(s"not a Parquet scan: $format files of Iceberg")
-      else if ((file +: deletes).exists(LibraryCalls.call(_, "keyMetadata") != null)) Some("files are encrypted")
+      if (format != "PARQUET") Some(Reason("NOT_PARQUET", s"$format files of Iceberg"))
+      else if ((file +: deletes).exists(LibraryCalls.call(_, "keyMetadata") != null)) Some(Reason("ICEBERG_ENCRYPTED"))
       else
         deletes.map(LibraryCalls.call(_, "content").toString).find(_ != "POSITION_DELETES").map(_ =>
-          "deletions by equality")
+          Reason("EQUALITY_DELETES"))
     }
   }
 }
@@ -137,7 +137,7 @@ object IcebergTable {
   /** The table of a scan, or the reason why workers do not read it. */
   def of(scan: Scan): Either[String, IcebergTable] =
     if (scan.getClass.getName == BatchScan) Right(known.get(scan, () => new IcebergTable(scan)))
-    else Left(s"not a scan of files: ${scan.getClass.getSimpleName}")
+    else Left(Reason("NOT_A_FILE_SCAN", scan.getClass.getSimpleName))
 
   private def list(target: AnyRef, member: String): Seq[AnyRef] = LibraryCalls.call(target, member) match {
     case several: java.lang.Iterable[_] => several.asScala.map(_.asInstanceOf[AnyRef]).toSeq

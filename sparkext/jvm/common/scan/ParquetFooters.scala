@@ -49,7 +49,7 @@ private object ParquetFooters {
   /** The footer of each file, or the reason why one cannot be read. */
   def of(files: Seq[FileIdentity], table: FileTable): Either[String, Seq[Footer]] =
     try Right(begun(files, table).map(_()))
-    catch { case NonFatal(problem) => Left(s"a footer cannot be read: $problem") }
+    catch { case NonFatal(problem) => Left(Reason("FOOTER_UNREADABLE", problem)) }
 
   /** Begin to read the footers that are not cached. The returned functions wait for them. */
   def begun(files: Seq[FileIdentity], table: FileTable): Seq[() => Footer] = {

@@ -26,32 +26,37 @@ private class ParquetRules(table: FileTable, columns: Seq[(Attribute, StoredColu
   /** The reason why a column cannot be read, whatever the files contain. */
   def column(attribute: Attribute): Option[String] =
     if (isFlat(attribute.dataType)) None
-    else Some(s"column ${attribute.name} of type ${attribute.dataType.simpleString}")
+    else Some(Reason("COLUMN_TYPE", attribute.name, attribute.dataType.simpleString))
 
   def file(footer: FileMetaData): Option[String] =
-    if (footer.getEncryptionType != EncryptionType.UNENCRYPTED) Some("is encrypted")
+    if (footer.getEncryptionType != EncryptionType.UNENCRYPTED) Some(Reason("FILE_ENCRYPTED"))
     else columns.iterator.flatMap { case (attribute, stored) => inFile(attribute, stored, footer) }.nextOption()
 
   private def inFile(attribute: Attribute, stored: StoredColumn, footer: FileMetaData): Option[String] = {
     val found = stored.in(footer.getSchema, conf.caseSensitiveAnalysis)
-    if (found.length > 1) Some(s"has several columns ${attribute.name}")
-    else if (found.isEmpty && table.isRequired(attribute)) Some(s"lacks column ${attribute.name}, which is NOT NULL")
+    if (found.length > 1) Some(Reason("FILE_COLUMN_AMBIGUOUS", attribute.name))
+    else if (found.isEmpty && table.isRequired(attribute)) Some(Reason("FILE_WITHOUT_COLUMN", attribute.name))
     else stored match {
       case NamedColumn(name) if found.exists(field => field.getName != name && !isAscii(field.getName + name)) =>
         // Java and Python differ in which letters are equal if case is ignored.
-        Some(s"has column ${attribute.name} spelled in a different case")
-      case NumberedColumn(_) if footer.getSchema.getFields.asScala.forall(_.getId == null) => Some("has no field ids")
+        Some(Reason("FILE_COLUMN_CASE", attribute.name))
+      case NumberedColumn(_) if footer.getSchema.getFields.asScala.forall(_.getId == null) =>
+        Some(Reason("FILE_WITHOUT_IDS"))
       case _ => found.headOption.flatMap(misread(_, attribute, footer))
     }
   }
 
   private def misread(field: Type, attribute: Attribute, footer: FileMetaData): Option[String] = {
     lazy val sparks = Try(converter.convert(new MessageType("file", field)).head.dataType).toOption
-    if (!field.isPrimitive || field.isRepetition(Type.Repetition.REPEATED)) Some(s"column ${attribute.name} is nested")
+    if (!field.isPrimitive || field.isRepetition(Type.Repetition.REPEATED))
+      Some(Reason("FILE_COLUMN_NESTED", attribute.name))
     else if (!sparks.contains(attribute.dataType)) {
-      Some(s"column ${attribute.name} is of ${sparks.map(other => s"type ${other.simpleString}").getOrElse("no type that Spark reads")}")
-    } else if (!isPlain(field, attribute.dataType)) Some(s"column ${attribute.name} is stored as $field")
-    else if (isRebased(field, attribute.dataType, footer)) Some(s"column ${attribute.name} uses another calendar")
+      Some(Reason(
+        "FILE_COLUMN_TYPE",
+        attribute.name,
+        sparks.map(other => s"type ${other.simpleString}").getOrElse("no type that Spark reads")))
+    } else if (!isPlain(field, attribute.dataType)) Some(Reason("FILE_COLUMN_FORM", attribute.name, field))
+    else if (isRebased(field, attribute.dataType, footer)) Some(Reason("FILE_COLUMN_CALENDAR", attribute.name))
     else None
   }
 

@@ -25,20 +25,20 @@ class RelationTable(relation: HadoopFsRelation) extends FileTable {
   override def refused: Option[String] = {
     val conf = SQLConf.get
     val options = new FileSourceOptions(CaseInsensitiveMap(relation.options))
-    if (options.ignoreCorruptFiles || options.ignoreMissingFiles) Some("corrupt or missing files must be ignored")
-    else if (conf.isParquetINT96TimestampConversion) Some("spark.sql.parquet.int96TimestampConversion is true")
+    if (options.ignoreCorruptFiles || options.ignoreMissingFiles) Some(Reason("FILES_IGNORED"))
+    else if (conf.isParquetINT96TimestampConversion) Some(Reason("INT96_CONVERSION"))
     else if (relation.sparkSession.sessionState.conf.getConfString("parquet.crypto.factory.class", "").nonEmpty) {
-      Some("files may be encrypted")
+      Some(Reason("FILES_MAY_BE_ENCRYPTED"))
     } else partitionSchema.find(field => !ParquetFiles.isText(field.dataType)).map { field =>
-      s"partition column ${field.name} of type ${field.dataType.simpleString}"
+      Reason("PARTITION_COLUMN_TYPE", field.name, field.dataType.simpleString)
     }
   }
 
   override def stored(column: Attribute): Either[String, StoredColumn] =
     relation.dataSchema.find(_.name == column.name).toRight(
-      s"column ${column.name}, which is not in the files").flatMap { field =>
+      Reason("COLUMN_NOT_IN_FILES", column.name)).flatMap { field =>
       if (field.metadata.contains(ExistsDefault))
-        Left(s"column ${column.name} has a default value for files without it")
+        Left(Reason("COLUMN_DEFAULT", column.name))
       else Right(inFiles(field))
     }
 
@@ -62,6 +62,6 @@ object RelationTable {
   def of(relation: HadoopFsRelation): Either[String, FileTable] = relation.fileFormat match {
     case plain if plain.getClass == classOf[ParquetFileFormat] => Right(new RelationTable(relation))
     case format if format.getClass.getName == DeltaTable.Format => Right(new DeltaTable(relation))
-    case other => Left(s"not a Parquet scan: $other") // subclasses give a file another meaning
+    case other => Left(Reason("NOT_PARQUET", other)) // subclasses give a file another meaning
   }
 }

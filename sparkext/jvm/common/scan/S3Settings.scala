@@ -28,10 +28,10 @@ class S3Settings(bucketName: String, hadoop: Configuration) {
 
   def bucket: Either[String, JObject] =
     Unmapped.find { case (name, harmless) => setting(name).exists(!harmless(_)) }
-      .map { case (name, _) => s"fs.s3a.$name is set" }
+      .map { case (name, _) => Reason("S3A_SETTING", name) }
       .orElse(
         if (isPlain(setting("endpoint").getOrElse(""), setting("endpoint.region"))) None
-        else Some("the region of fs.s3a.endpoint is unknown"))
+        else Some(Reason("S3A_REGION")))
       .toLeft(())
       .flatMap(_ => credentials)
       .map { credentials =>
@@ -56,8 +56,8 @@ class S3Settings(bucketName: String, hadoop: Configuration) {
       case "SimpleAWSCredentialsProvider" => keys.map(Right(_))
       case "AnonymousAWSCredentialsProvider" => Some(Right("anonymous" -> true: JObject))
       case provider if AmbientProviders(provider) => Some(Right(JObject()))
-      case provider => Some(Left(s"credentials of $provider"))
-    }.collectFirst { case Some(found) => found }.getOrElse(Left("no credentials in its settings"))
+      case provider => Some(Left(Reason("S3A_CREDENTIALS", provider)))
+    }.collectFirst { case Some(found) => found }.getOrElse(Left(Reason("S3A_NO_CREDENTIALS")))
   }
 }
 
