@@ -17,20 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.extension.extension_checks import (
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    mode,
-    pipelines_of,
-    plan_of,
-    reasons_of,
-)
 
 import sparkext
-from tests.extension.test_joins import frame
 from tests.support.frames import frame
-from tests.support.planned_joins import assert_like_spark, assert_pipelined, mode, pipelines_of, plan_of
+from tests.support.planned_joins import assert_like_spark, assert_pipelined, mode, pipelines_of, plan_of, reasons_of
 from tests.support.sessions import configured
 
 DIRECTIONS = ("backward", "forward", "nearest")

@@ -1,7 +1,7 @@
 """Every Python and SQL example of the README and of the pages runs; those of one page run in sequence.
 
-An example with streams is fed three batches, and has to emit rows. An example after a comment `<!-- not run: why -->`
-does not run. A text block after `<!-- output -->` is the output of the previous example.
+An example with streams is fed three batches, and has to emit rows. An example after `<!-- skip: next -->` does not run.
+A text block after `<!-- output -->` is the output of the previous example.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from sybil import Document, Example
+from sybil.evaluators.python import PythonEvaluator
+from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 from tests.extension.page_streams import SETTINGS, is_of_streams, page_streams, run_queries
 from tests.support.sessions import configured
 
 ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(
-    r"^(?:<!-- (not run: [^\n]+|output) -->\n)?```(python|sql|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL
-)
+_SKIP = "<!-- skip: next -->"
 _TABLES = {
     "lineitem": "id AS l_orderkey; id % 3 AS l_suppkey; id % 5 AS l_partkey; id * 2 AS l_quantity; id % 2 AS l_tax; "
     "concat('line ', id) AS l_comment",
@@ -44,23 +44,11 @@ _TABLES = {
 _ROWS = 20
 
 
-class Block(NamedTuple):
-    """A block of code or text: the text of the comment before it, its language, and its lines."""
-
-    note: str
-    language: str
-    code: str
-
-
-def blocks(page: str) -> list[Block]:
-    return [Block(*found) for found in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
-
-
-PAGES = {
-    page: blocks(page)
-    for page in ("README.md", *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").glob("*.md"))))
-    if any(block.language != "text" for block in blocks(page))
-}
+PAGES = [
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if re.search(r"^```(python|sql)\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+]
 
 
 @pytest.fixture
@@ -81,51 +69,62 @@ def tables(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
 def test_the_examples_of_a_page_run(
     page: str, spark: SparkSession, tables: dict[str, DataFrame], tmp_path: Path
 ) -> None:
-    if "scan_parquet(spark, f" in (ROOT / page).read_text(encoding="utf-8"):
+    printed = StringIO()
+
+    def run(example: Example) -> None:
+        nonlocal printed
+        if "ASOF JOIN" in example.parsed and spark.version < "4.3":
+            return
+        with redirect_stdout(StringIO()) as printed:
+            if _reads_streams(example):
+                rows = _run_on_streams(example, streams, tmp_path / f"checkpoints {example.line}")
+                assert rows and all(rows.values()), f"{page}, line {example.line} emitted {rows}"
+            else:
+                _run(example)
+
+    def compare(example: Example) -> None:
+        if document.text[: example.start].endswith("<!-- output -->\n"):
+            assert _stripped(printed.getvalue()) == _stripped(example.parsed), f"{page}, line {example.line}"
+
+    parsers = [CodeBlockParser("python", run), CodeBlockParser("sql", run), CodeBlockParser("text", compare)]
+    document = Document.parse(str(ROOT / page), *parsers, SkipParser())
+    opened = len(re.findall(rf"^```(?:python|sql|text)\b|^{_SKIP}", document.text, re.MULTILINE))
+    assert len(list(document)) == opened, "blocks of another form"
+    if "scan_parquet(spark, f" in document.text:
         for name in ("lineitem", "orders"):
             tables[name].write.parquet(f"{tmp_path}/{name}")
-    streaming = "\n".join(
-        block.code for block in PAGES[page] if block.language == "python" and is_of_streams(block.code)
-    )
+    streaming = "\n".join(example.parsed for example in document if _reads_streams(example))
     streams = page_streams(spark, streaming, tmp_path)
-    names: dict[str, Any] = {"spark": spark, "folder": str(tmp_path), **tables}
-    said = ""
-    for number, block in enumerate(PAGES[page], 1):
-        place = f"{page}, block {number}"
-        if block.language == "text":
-            assert block.note != "output" or _stripped(said) == _stripped(block.code), place
-        elif not block.note and ("ASOF JOIN" not in block.code or spark.version >= "4.3"):
-            with redirect_stdout(StringIO()) as printed:
-                if block.language == "python" and is_of_streams(block.code):
-                    names.update(streams)
-                    rows = _run_on_streams(block, place, names, streams, tmp_path / f"checkpoints {number}")
-                    assert rows and all(rows.values()), f"{place} emitted {rows}"
-                else:
-                    _run(block, place, names)
-            said = printed.getvalue()
+    document.namespace.update({"spark": spark, "folder": str(tmp_path), **tables})
+    for example in document:
+        example.evaluate()
 
 
-def _run(block: Block, place: str, names: dict[str, Any]) -> None:
-    if block.language == "python":
-        exec(compile(block.code, place, "exec"), names)
+def _reads_streams(example: Example) -> bool:
+    return example.region.lexemes.get("arguments") == "python" and is_of_streams(example.parsed)
+
+
+def _run(example: Example) -> None:
+    if example.region.lexemes["arguments"] == "python":
+        PythonEvaluator()(example)
     else:
-        for statement in filter(str.strip, block.code.split(";")):
-            names["spark"].sql(statement).collect()
+        for statement in filter(str.strip, example.parsed.split(";")):
+            example.namespace["spark"].sql(statement).collect()
 
 
-def _run_on_streams(
-    block: Block, place: str, names: dict[str, Any], streams: dict[str, DataFrame], checkpoints: Path
-) -> dict[str, int]:
+def _run_on_streams(example: Example, streams: dict[str, DataFrame], checkpoints: Path) -> dict[str, int]:
     """Run an example and its streaming queries; return the number of rows that each has emitted.
 
     `streams` are the streams of the page. An example may replace one for later examples, as by one with a watermark.
     """
+    names = example.namespace
+    names.update(streams)
     spark: SparkSession = names["spark"]
     before = dict(names)
     settings = {**SETTINGS, "spark.sql.streaming.checkpointLocation": str(checkpoints)}
     with configured(spark, settings):
         try:
-            _run(block, place, names)
+            _run(example)
             new = {
                 name: value for name, value in names.items() if name not in streams and before.get(name) is not value
             }
@@ -140,13 +139,7 @@ def _stripped(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip().splitlines()]
 
 
-def test_examples_are_found() -> None:
-    """The pattern would silently miss examples whose form has changed."""
-    pages = {page: [block for block in found if block.language != "text"] for page, found in PAGES.items()}
-    assert {"README.md", "docs/quickstart.md", "docs/transforms.md", "docs/extension.md"} <= set(pages)
-    assert sum(map(len, pages.values())) >= 18
-    for page in pages:
-        opened = re.findall(r"^```(?:python|sql)\b", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
-        assert len(opened) == len(pages[page]), page
-    not_run = [(page, block.note) for page, found in pages.items() for block in found if block.note]
-    assert not_run == [("docs/clusters.md", "not run: needs a Connect server")], "only what needs a remote service"
+def test_pages_have_examples() -> None:
+    assert {"README.md", "docs/quickstart.md", "docs/transforms.md", "docs/extension.md"} <= set(PAGES)
+    skipping = [page for page in PAGES if _SKIP in (ROOT / page).read_text(encoding="utf-8")]
+    assert skipping == ["docs/clusters.md"], "only an example that needs a remote service"

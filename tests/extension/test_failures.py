@@ -20,17 +20,6 @@ from pyspark import InheritableThread, TaskContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.extension.extension_checks import (
-    assert_declined,
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    mode,
-    rows_of,
-    started_with,
-    without_names,
-)
-from tests.read_only import read_only_install, restricted_python
 
 import sparkext
 from sparkext.errors import EnvironmentProblemError
@@ -38,7 +27,7 @@ from sparkext.spark import jar, jvm
 from sparkext.spark.launch import read_builder_options
 from sparkext.storage.local_folder import local_folder
 from sparkext.worker import work_order
-from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined, mode
+from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined, mode, without_names
 from tests.support.read_only import read_only_install, restricted_python
 from tests.support.rows import rows_of
 from tests.support.sessions import configured, started_with

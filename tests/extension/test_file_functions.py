@@ -12,18 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.extension.extension_checks import (
+
+from sparkext import pipelined_join
+from tests.support.planned_joins import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
-    configured,
     pipelines_of,
     plan_of,
     reasons_of,
 )
-
-from sparkext import pipelined_join
-from tests.support.planned_joins import assert_declined, assert_like_spark, assert_pipelined, pipelines_of, plan_of
 from tests.support.sessions import configured
 
 FILES = 3

@@ -20,8 +20,6 @@ from tests.support.planned_joins import (
     pipelines_of,
     plan_of,
     reasons_of,
-    rows_of,
-    started_with,
     without_names,
 )
 from tests.support.rows import rows_of

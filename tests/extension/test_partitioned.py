@@ -27,8 +27,6 @@ from tests.support.planned_joins import (
     pipelines_of,
     plan_of,
     reasons_of,
-    rows_of,
-    started_with,
 )
 from tests.support.rows import rows_of
 from tests.support.sessions import configured, started_with

@@ -13,9 +13,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import sparkext
 from tests.support.planned_joins import (
-from tests.extension.extension_checks import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
@@ -23,7 +21,6 @@ from tests.extension.extension_checks import (
     pipelines_of,
     plan_of,
     reasons_of,
-    rows_of,
 )
 from tests.support.rows import rows_of
 from tests.support.sessions import configured

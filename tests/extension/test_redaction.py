@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.extension.extension_checks import assert_like_spark, configured, pipelines_of, reasons_of
 
 import sparkext
-from tests.support.planned_joins import assert_like_spark, pipelines_of
+from tests.support.planned_joins import assert_like_spark, pipelines_of, reasons_of
 from tests.support.sessions import configured
 
 SECRET = "hunter2"

@@ -12,22 +12,19 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.extension.extension_checks import (
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    mode,
-    pipelines_of,
-    plan_of,
-    reasons_of,
-    rows_of,
-    without_names,
-)
 
 import sparkext
 from sparkext.errors import ReportUnavailableError
 from tests.extension.test_failures import assert_freed, assert_usable, build_files
-from tests.support.planned_joins import assert_like_spark, assert_pipelined, mode, pipelines_of, plan_of
+from tests.support.planned_joins import (
+    assert_like_spark,
+    assert_pipelined,
+    mode,
+    pipelines_of,
+    plan_of,
+    reasons_of,
+    without_names,
+)
 from tests.support.rows import rows_of
 from tests.support.sessions import configured
 

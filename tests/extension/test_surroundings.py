@@ -22,7 +22,6 @@ from tests.support.planned_joins import (
     pipelines_of,
     plan_of,
     reasons_of,
-    rows_of,
     without_names,
 )
 from tests.support.rows import rows_of

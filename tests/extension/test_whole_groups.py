@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from tests.extension.extension_checks import assert_like_spark, configured, mode, plan_of, reasons_of
 
 import sparkext
-from tests.support.planned_joins import assert_like_spark, mode, plan_of
+from tests.support.planned_joins import assert_like_spark, mode, plan_of, reasons_of
 from tests.support.sessions import configured
 
 FACTS = (
