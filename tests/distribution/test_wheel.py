@@ -72,7 +72,7 @@ def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> Non
     assert {name for name in packages if name.endswith((".py", ".typed"))} == expected
     assert {name.split("/")[0] for name in packages} == {"sparkext"}
     assert any(re.fullmatch(r"sparkext/jars/sparkext_2\.13-4\.\d+\.jar", name) for name in names)
-    assert "sparkext/jvm/common/planning/SparkExtensions.scala" in names
+    assert {"sparkext/error_conditions.json", "sparkext/jvm/common/planning/SparkExtensions.scala"} <= names
     assert any(re.fullmatch(r"sparkext-[^/]+\.dist-info/licenses/LICENSE", name) for name in names)
 
 
@@ -102,6 +102,7 @@ def test_the_sdist_holds_the_sources(dist: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {
         "setup.py",
+        "sparkext/error_conditions.json",
         "sparkext/jvm/common/planning/SparkExtensions.scala",
     } <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "sparkext/py.typed", "kernels/__init__.py"} <= names
