@@ -2,10 +2,8 @@ package org.apache.spark.sql.sparkext
 
 /** Texts of the registry of conditions (`sparkext/error_conditions.json`): reasons of plans, and errors. */
 object Reason {
-  import Shared.formats
-
-  private val templates = Shared.fields("reasons").map { case (name, message) =>
-    name -> message.extract[String].split("<[^>]+>", -1).toSeq
+  private val templates = Shared.fields[String]("reasons").map { case (name, message) =>
+    name -> message.split("<[^>]+>", -1).toSeq
   }.toMap
 
   /** The text of a reason, beginning with its name. `values` replace the parameters of its template in their order. */
