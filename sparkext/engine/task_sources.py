@@ -90,7 +90,7 @@ class PartitionBlocks:
 
     def open(self, batches: Iterable[pa.RecordBatch], plan: PipelinePlan, settings: Settings) -> Opened:
         """Receive all blocks, and open the build sides."""
-        return _open_partition(self.schemas, BlockRows(batches), plan, settings)
+        return _open_partition(self.schemas, BlockRows(batches, self.schemas), plan, settings)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from sparkext.joins.table_join import TableJoin
 from sparkext.partitioned.send_task import PartitionTask
 from sparkext.plans.shuffle.routing import RoutingTable
 from sparkext.rows.types import arrow_key_type
-from sparkext.shuffle.blocks import COLUMNS, DDL
+from sparkext.shuffle.blocks import DDL, FRAMES
 from sparkext.shuffle.partitioning import Partitioning, choose_bucket_count
 from sparkext.shuffle.received_partition import PartitionSchemas
 from sparkext.spark.arrow import arrow_schema
@@ -65,16 +65,17 @@ def join_by_partition(join: TableJoin) -> DataFrame:
     table = RoutingTable(choose_bucket_count(partitions), partitions)
     key_types = tuple(arrow_key_type(key_type) for key_type in resolved.key_types)
     null_safe = tuple(key.null_safe for key in spec.keys)
+    schemas = PartitionSchemas(arrow_schema(probe.schema), {0: arrow_schema(build.schema)}, spec.preserves_build)
 
     def blocks(frame: DataFrame, columns: tuple[int, ...], keeps_unmatchable: bool, is_build: bool) -> DataFrame:
+        schema = schemas.builds[0] if is_build else schemas.probe
         partitioning = Partitioning(columns, key_types, null_safe, table, keeps_unmatchable, settings.debug_hash_mask)
         sharing = count_tasks_per_executor(session)
-        task = PartitionTask(partitioning, keys, is_build, settings=settings, tasks_sharing=sharing)
+        task = PartitionTask(partitioning, keys, is_build, schema, settings=settings, tasks_sharing=sharing)
         return map_in_arrow(frame, task, DDL)
 
     sides = blocks(probe, tuple(key.probe.column for key in spec.keys), spec.how in _KEEPS_PROBE, False).unionAll(
         blocks(build, tuple(key.build for key in spec.keys), spec.preserves_build, True)
     )
-    schemas = PartitionSchemas(arrow_schema(probe.schema), {0: arrow_schema(build.schema)}, spec.preserves_build)
-    blocks_by_partition = sides.repartition(partitions, COLUMNS[0])
-    return Lineage.starting_at(probe).by_partition(blocks_by_partition, schemas).then(resolved, None, settings)
+    received = sides.repartition(partitions, FRAMES.names[0])
+    return Lineage.starting_at(probe).by_partition(received, schemas).then(resolved, None, settings)

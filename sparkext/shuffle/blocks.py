@@ -1,56 +1,45 @@
-"""Blocks: rows for one partition, as an Arrow stream in one binary value.
+"""Frames: blocks with their partition and a tag, in which rows are sent to other tasks.
 
-Spark's shuffle transports a block as an ordinary column value, next to a key that it maps to the partition. Its
-handling of failures, retries and encryption therefore applies to blocks, too. Arrow compresses the rows.
+Spark's shuffle transports a block, which has packed rows, as an ordinary column value, next to a key that it maps to
+the partition. Its handling of failures, retries and encryption therefore applies to blocks, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 BLOCK_BYTES = 4 << 20
-"""Maximum size of a block in bytes before compression, unless a single row is larger."""
+"""Maximum size of the rows of a block in memory, unless a single row is larger."""
 
-COLUMNS = ("partition", "build", "block")
-"""The columns of blocks: a key that Spark's shuffle maps to the partition, whether rows are build rows, the block."""
+FRAMES = pa.schema([("partition", pa.int32()), ("tag", pa.int32()), ("block", pa.binary())])
+"""The columns of frames: the partition, or a key that Spark's shuffle maps to it; the sender's tag; the block."""
 
-DDL = "partition int, build boolean, block binary"
-
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+DDL = "partition int, tag int, block binary"
 
 
-def block_of(rows: pa.RecordBatch) -> pa.Buffer:
-    """Return rows as a block."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as writer:
-        writer.write_batch(rows)
-    return sink.getvalue()
-
-
-def block_column(block: pa.Buffer) -> pa.Array:
-    """Return a column of one row with the block, without a copy."""
+def create_frame(partition: int, tag: int, block: pa.Buffer) -> pa.RecordBatch:
+    """Return one frame. The block is not copied."""
     ends = pa.array([0, block.size], pa.int32()).buffers()[1]
-    return pa.BinaryArray.from_buffers(pa.binary(), 1, [None, ends, block])
+    content = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, ends, block])
+    return pa.RecordBatch.from_arrays(
+        [pa.array([partition], pa.int32()), pa.array([tag], pa.int32()), content], schema=FRAMES
+    )
 
 
-def block_row(
-    names: Sequence[str], kinds: Sequence[pa.DataType], values: Sequence[int], block: pa.Buffer
-) -> pa.RecordBatch:
-    """Return one row: the values with these types, and the block. `names` are the names of all columns."""
-    columns = [pa.array([value], kind) for value, kind in zip(values, kinds, strict=True)]
-    return pa.RecordBatch.from_arrays([*columns, block_column(block)], names=list(names))
+def create_index_frames(partition_keys: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """Yield a frame for each partition, without a block. Its tag is negative: `-1 - tag` is the partition's index.
+
+    If Spark coalesces partitions, a task cannot derive the index from its own partition number.
+    """
+    for index, key in enumerate(partition_keys):
+        yield create_frame(key, -1 - index, pa.py_buffer(b""))
 
 
-def rows_of(block: pa.Buffer) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a block."""
-    with pa.ipc.open_stream(block) as reader:
-        yield from reader
-
-
-def blocks_in(batch: pa.RecordBatch) -> Iterator[tuple[bool, pa.Buffer]]:
-    """Yield whether a block has build rows, and the block, not copied, for each row of a batch with `COLUMNS`."""
-    _, build, blocks = batch.columns
-    for number in range(batch.num_rows):
-        yield build[number].as_py(), blocks[number].as_buffer()
+def read_frames(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Buffer]]:
+    """Yield the tag and the block of each frame. Blocks are not copied."""
+    for batch in batches:
+        _, tags, blocks = batch.columns
+        for number in range(batch.num_rows):
+            yield tags[number].as_py(), blocks[number].as_buffer()

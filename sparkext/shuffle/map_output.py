@@ -23,24 +23,10 @@ from sparkext.kernels.columns.buffers import Int64Array
 from sparkext.kernels.shuffle.checksum import checksum
 from sparkext.kernels.shuffle.partition import PartitionOrder
 from sparkext.memory.address_space import explain_mapping_errors
-from sparkext.rows.morsels import MAX_MORSEL_BYTES
-from sparkext.shuffle.packed_rows import RowUnpacker, pack_blocks
+from sparkext.shuffle.packed_rows import BlockHeader, RowUnpacker, blocks_of
 from sparkext.storage.spill import SpillBuffer
 
 _HEADER = struct.Struct("<QQ")
-
-
-_ROWS_TOGETHER = 100_000
-"""Number of rows that are read together: over half a morsel, as a morsel of two such batches would be a copy."""
-
-
-class _Block(NamedTuple):
-    """A block: bytes `start` to `stop` of buffer `run`."""
-
-    bucket: int
-    run: int
-    start: int
-    stop: int
 
 
 class MapOutput:
@@ -52,33 +38,26 @@ class MapOutput:
 
     def __init__(self, buckets: int, most: Callable[[], int | None], folder: Path) -> None:
         """Begin without blocks."""
-        self._blocks: list[_Block] = []
-        self._runs = SpillBuffer[pa.Buffer](most, folder)
-        self._run = 0
+        self._blocks = SpillBuffer[pa.Buffer](most, folder)
         self.sizes = np.zeros(buckets, dtype=np.int64)
 
     def close(self) -> None:
         """Close the spill files."""
-        self._runs.close()
+        self._blocks.close()
 
     def add(self, rows: pa.RecordBatch, order: PartitionOrder) -> None:
         """Add rows; `order` has the row ids of each bucket."""
-        run, blocks = pack_blocks(rows, order)
-        for block in blocks:
-            self.sizes[block.bucket] += block.size
-        self._blocks += [_Block(block.bucket, self._run, block.start, block.stop) for block in blocks]
-        self._runs.add((self._run, 0), run, run.size)
-        self._run += 1
+        for bucket, block in blocks_of(rows, order):
+            self.sizes[bucket] += BlockHeader.of(block).size
+            self._blocks.add((bucket, 0), block, block.size)
 
     def write(self, stream: BinaryIO) -> Int64Array:
         """Write all blocks; return the number of bytes of each bucket, int64[buckets]."""
-        runs = [*self._runs.values()]
         lengths = np.zeros_like(self.sizes)
-        for block in sorted(self._blocks):
-            message = runs[block.run].slice(block.start, block.stop - block.start)
-            stream.write(_HEADER.pack(_compute_checksum(message), message.size))
-            stream.write(message)
-            lengths[block.bucket] += _HEADER.size + message.size
+        for (bucket, _), block in self._blocks.items():
+            stream.write(_HEADER.pack(_compute_checksum(block), block.size))
+            stream.write(block)
+            lengths[bucket] += _HEADER.size + block.size
         return lengths
 
 
@@ -102,7 +81,7 @@ def rows_of_segments(
     BlockError
         A block is damaged.
     """
-    return RowUnpacker(schema, read).batches(_blocks_of_all(segments), _ROWS_TOGETHER, MAX_MORSEL_BYTES)
+    return RowUnpacker(schema, read).batches(_blocks_of_all(segments))
 
 
 def _blocks_of_all(segments: list[Segment]) -> Iterator[pa.Buffer]:

@@ -1,9 +1,4 @@
-"""Outgoing rows of a task, gathered until they fill blocks of sufficient size.
-
-    batches ──▶ rows by partition ──▶ blocks
-
-The gathered rows are sorted by partition, so that each block is a contiguous range.
-"""
+"""Outgoing rows of a task, gathered until they fill blocks of sufficient size."""
 
 from __future__ import annotations
 
@@ -13,9 +8,8 @@ import pyarrow as pa
 
 from sparkext.memory.freed import FreeMemory, headroom_for
 from sparkext.rows.batching import group_items
-from sparkext.rows.morsels import combine_batches, split_by_bytes
-from sparkext.rows.taken import select_rows
-from sparkext.shuffle.blocks import BLOCK_BYTES, block_of
+from sparkext.rows.morsels import combine_batches
+from sparkext.shuffle.packed_rows import blocks_of
 from sparkext.shuffle.partitioning import Partitioning
 
 _LEAST_BYTES = 32 << 20
@@ -29,10 +23,10 @@ _KEY_BYTES = 8
 
 def create_outgoing_blocks(
     batches: Iterable[pa.RecordBatch], partitioning: Partitioning, task: int, free: FreeMemory
-) -> Iterator[list[tuple[int, pa.Buffer]]]:
-    """Yield lists of blocks with their partition indexes. `task` is as in `Partitioning.order`."""
+) -> Iterator[tuple[int, pa.Buffer]]:
+    """Yield blocks, each with the index of its partition. `task` is as in `Partitioning.order`."""
     for rows in gather_batches(batches, partitioning.table.partitions, free):
-        yield _create_blocks(rows, partitioning, task)
+        yield from blocks_of(rows, partitioning.order(partitioning.buckets(rows)[1], task))
 
 
 def gather_batches(batches: Iterable[pa.RecordBatch], partitions: int, free: FreeMemory) -> Iterator[pa.RecordBatch]:
@@ -55,16 +49,3 @@ def bytes_to_gather(partitions: int, free: FreeMemory) -> int:
 def gathered_bytes(batch: pa.RecordBatch) -> int:
     """Return the memory of gathered rows in bytes, including their keys' hashes, buckets and sort order."""
     return int(batch.nbytes + batch.num_rows * _KEY_BYTES)
-
-
-def _create_blocks(rows: pa.RecordBatch, partitioning: Partitioning, task: int) -> list[tuple[int, pa.Buffer]]:
-    order = partitioning.order(partitioning.buckets(rows)[1], task)
-    in_order = select_rows(rows, order.rows)
-    return [
-        (partition, block_of(piece))
-        for partition, (start, stop) in enumerate(
-            zip(order.starts[:-1].tolist(), order.starts[1:].tolist(), strict=True)
-        )
-        if start < stop
-        for piece in split_by_bytes(in_order.slice(start, stop - start), BLOCK_BYTES)
-    ]

@@ -1,4 +1,4 @@
-"""A compact block format that is fast to write: the content of blocks in a map task's file.
+"""The format of blocks: compact, and fast to write.
 
     numbers       14, 11, 19        11 and the distances from it, 3, 0, 8, one byte each
     texts         "AIR", "RAIL"     their lengths as numbers, 3 and 0, 1; "AIRRAIL", compressed
@@ -8,17 +8,17 @@ Numbers are integers, dates, times, and decimals that fit into 64 bits. They are
 one, in as few bytes as the largest distance needs (frame of reference; Goldstein, Ramakrishnan and Shaft, ICDE 1998).
 LZ4 would be ten times slower for them, and its output larger.
 
-    │ rows │ their bytes in memory │ base of each column │ width of each │ bitmap of nulls, distances │ … │ others │
+    │ rows │ bytes in memory │ note │ base of each column │ width of each │ bitmap of nulls, distances │ … │ others │
 
-Every part begins at a multiple of eight bytes. The others are one Arrow message with a single row, which has one value
-per column: a list of its values, or the bytes of its texts. Several blocks are read into one batch at a time: columns
-are concatenated as they are unpacked.
+The note is a number that the sender chooses. Every part begins at a multiple of eight bytes. The others are one Arrow
+message with a single row, which has one value per column: a list of its values, or the bytes of its texts. Several
+blocks are read into one batch at a time: columns are concatenated as they are unpacked.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -36,15 +36,15 @@ from sparkext.kernels.columns.buffers import (
     view_raw_var_bytes,
 )
 from sparkext.kernels.columns.gather import Column, gather_values
-from sparkext.kernels.columns.row_ids import RowIds
+from sparkext.kernels.columns.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.keys.decimal_words import halves_of, read_unscaled_digits
 from sparkext.kernels.runtime.jit import AnyArray, freeze
 from sparkext.kernels.shuffle.partition import PartitionOrder
 from sparkext.rows.batching import group_items
-from sparkext.rows.morsels import split_range_by_bytes
+from sparkext.rows.morsels import MAX_MORSEL_BYTES, split_range_by_bytes
 from sparkext.shuffle.blocks import BLOCK_BYTES
 
-_HEADER = struct.Struct("<QQ")
+_HEADER = struct.Struct("<QQQ")
 _WORD = 8
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
@@ -56,6 +56,9 @@ _NULLS = 32
 
 _MOST_BLOCKS = 1000
 """Maximum number of blocks that are read together: each needs some kilobytes."""
+
+_ROWS_TOGETHER = 100_000
+"""Number of rows that are read together: over half a morsel, as a morsel of two such batches would be a copy."""
 
 _UNSIGNED = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 
@@ -91,7 +94,7 @@ class _Frame:
 
 
 class PackedRows:
-    """Rows in a given order (at least one row and one column), written to `sink` in packed form, a range at a time.
+    """Rows in a given order (at least one row), written to `sink` in packed form, a range at a time.
 
     Raises
     ------
@@ -131,9 +134,9 @@ class PackedRows:
         nested = sum(column.slice(start, stop - start).nbytes for column in self._nested)
         return int((stop - start) * self._row_bytes + texts + nested)
 
-    def write(self, start: int, stop: int, size: int) -> None:
+    def write(self, start: int, stop: int, size: int, note: int = 0) -> None:
         """Write these rows as one block; `size` is their number of bytes in memory."""
-        head = [_HEADER.pack(stop - start, size), self._head]
+        head = [_HEADER.pack(stop - start, size, note), self._head]
         self._sink.write(b"".join([*head, *(part for frame in self._frames for part in frame.parts(start, stop))]))
         if self._others:
             others = [_as_one_value(column, start, stop) for column in self._others]
@@ -149,8 +152,13 @@ class PackedBlock(NamedTuple):
     size: int
 
 
-def pack_blocks(rows: pa.RecordBatch, order: PartitionOrder) -> tuple[pa.Buffer, list[PackedBlock]]:
-    """Pack rows into blocks of one bucket each, in one buffer. `order` has the row ids of each bucket."""
+def pack_blocks(
+    rows: pa.RecordBatch, order: PartitionOrder, note: Callable[[int, int], int] = lambda start, stop: 0
+) -> tuple[pa.Buffer, list[PackedBlock]]:
+    """Pack rows into blocks of one bucket each, in one buffer. `order` has the row ids of each bucket.
+
+    `note(start, stop)`: the note of a block with these rows of `order`, an unsigned 64-bit number.
+    """
     sink = pa.BufferOutputStream()
     if not order.rows.size:
         return sink.getvalue(), []
@@ -158,11 +166,41 @@ def pack_blocks(rows: pa.RecordBatch, order: PartitionOrder) -> tuple[pa.Buffer,
     blocks = []
     for bucket in np.flatnonzero(np.diff(order.starts)).tolist():
         first, last = int(order.starts[bucket]), int(order.starts[bucket + 1])
-        for start, stop, size in split_range_by_bytes(packed.size, first, last, BLOCK_BYTES):
+        for start, stop, size in split_range_by_bytes(
+            lambda start, stop: packed.size(start, stop), first, last, BLOCK_BYTES
+        ):
             begin = sink.tell()
-            packed.write(start, stop, size)
+            packed.write(start, stop, size, note(start, stop))
             blocks.append(PackedBlock(bucket, begin, sink.tell(), size))
     return sink.getvalue(), blocks
+
+
+def blocks_of(
+    rows: pa.RecordBatch, order: PartitionOrder, note: Callable[[int, int], int] = lambda start, stop: 0
+) -> Iterator[tuple[int, pa.Buffer]]:
+    """Yield the same blocks one by one, each with its bucket."""
+    run, blocks = pack_blocks(rows, order, note)
+    for block in blocks:
+        yield block.bucket, run.slice(block.start, block.stop - block.start)
+
+
+def keep_order(rows: int) -> PartitionOrder:
+    """Return the order of rows in a single bucket that leaves them as they are."""
+    ids = np.arange(rows, dtype=row_id_dtype(rows))
+    return PartitionOrder(freeze(ids), freeze(np.array([0, rows], dtype=np.int64)))
+
+
+class BlockHeader(NamedTuple):
+    """The number of rows of a block, their bytes in memory, and the note."""
+
+    rows: int
+    size: int
+    note: int
+
+    @classmethod
+    def of(cls, block: pa.Buffer) -> BlockHeader:
+        """Read the header of a block."""
+        return cls(*_HEADER.unpack(block.slice(0, _HEADER.size)))
 
 
 class RowUnpacker:
@@ -175,7 +213,9 @@ class RowUnpacker:
         self._columns = [_ColumnType.of(arrow_type) for arrow_type in schema.types]
         self._others: dict[bytes, pa.Schema] = {}
 
-    def batches(self, blocks: Iterable[pa.Buffer], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, blocks: Iterable[pa.Buffer], most_rows: int = _ROWS_TOGETHER, most_bytes: int = MAX_MORSEL_BYTES
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all blocks. Blocks are combined up to `most_rows` rows and `most_bytes` bytes in memory."""
         return (
             self._batch(group)
@@ -185,6 +225,10 @@ class RowUnpacker:
                 lambda: (most_rows, most_bytes, _MOST_BLOCKS),
             )
         )
+
+    def unpack(self, block: pa.Buffer) -> pa.RecordBatch:
+        """Return the rows of one block."""
+        return self._batch([self._block(block)])
 
     def _batch(self, blocks: Sequence[_Block]) -> pa.RecordBatch:
         rows = sum(block.rows for block in blocks)
@@ -196,7 +240,7 @@ class RowUnpacker:
 
     def _block(self, content: pa.Buffer) -> _Block:
         columns = len(self._columns)
-        rows, size = _HEADER.unpack(content.slice(0, _HEADER.size))
+        rows, size, _ = BlockHeader.of(content)
         bases = np.frombuffer(content, np.int64, columns, _HEADER.size).tolist()
         at = _HEADER.size + columns * _WORD
         codes = content.slice(at, columns).to_pybytes()
@@ -259,9 +303,9 @@ class _ColumnType:
         frames = [block.frames[place] for block in blocks]
         values: list[Any] = [block.values[place] for block in blocks]
         if self.dtype is None:
-            return pa.concat_arrays([value.flatten() for value in values])
+            return _join_arrays([value.flatten() for value in values])
         if any(frame.width == _NO_FRAME for frame in frames):  # some blocks have decimals of more than 64 bits
-            return pa.concat_arrays(
+            return _join_arrays(
                 [
                     value.flatten() if value is not None else self._numbers([block], [frame], block.rows)
                     for block, frame, value in zip(blocks, frames, values, strict=True)
@@ -284,8 +328,10 @@ class _ColumnType:
         ends = allocate_array(rows + 1, lengths.dtype)
         ends[0] = 0
         np.cumsum(lengths, out=ends[1:])
-        data = allocate_array(int(ends[-1]), np.uint8)
-        np.concatenate([_bytes_of(value) for value in values], out=data)
+        texts = [_bytes_of(value) for value in values]
+        data = texts[0] if len(texts) == 1 else allocate_array(int(ends[-1]), np.uint8)
+        if len(texts) > 1:
+            np.concatenate(texts, out=data)
         buffers = [_join_bitmaps(blocks, frames), pa.py_buffer(ends), pa.py_buffer(data)]
         return pa.Array.from_buffers(self.arrow_type, rows, buffers)
 
@@ -303,6 +349,10 @@ class _ColumnType:
                 np.add(frame.distances, self.dtype.type(frame.base), out=part, dtype=self.dtype)
             start += block.rows
         return numbers
+
+
+def _join_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
 def _join_bitmaps(blocks: Sequence[_Block], frames: Sequence[_Frame]) -> pa.Buffer | None:

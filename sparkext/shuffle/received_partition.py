@@ -6,24 +6,24 @@ Each build side is read completely before the first probe row is joined.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
-from sparkext.build_sides.rows_on_disk import move_to_disk, share_of_headroom
+from sparkext.build_sides.rows_on_disk import create_row_collector, move_to_disk, share_of_headroom
 from sparkext.memory.freed import release_memory
 from sparkext.plans.pipeline.spec import MARKS
-from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.types import conform_columns
-from sparkext.shuffle.blocks import blocks_in, rows_of
+from sparkext.shuffle.blocks import read_frames
 from sparkext.shuffle.map_output import Segment, rows_of_segments
+from sparkext.shuffle.packed_rows import RowUnpacker
 from sparkext.storage.local_folder import local_folder
 from sparkext.storage.spill import SpillBuffer
 
@@ -42,58 +42,50 @@ class PartitionSchemas:
     owns_build: bool
 
 
-class PartitionRows(Protocol):
+class PartitionRows(ABC):
     """The received rows of a partition. They have to be closed."""
 
+    @abstractmethod
     def probe(self) -> Iterator[pa.RecordBatch]:
         """Yield the probe rows. Call this once."""
-        ...
 
+    @abstractmethod
     def build(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the build rows of join `number`. Call this once per join."""
-        ...
 
     def copies(self) -> Iterator[pa.RecordBatch]:
         """Yield additional rows of the first build side, which other partitions own: rows of split hot buckets."""
-        ...
+        return iter(())
 
     def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
         """Yield probe rows that other partitions join. They mark matches of the build rows that this partition owns.
 
         Columns without a number in `read` may be null.
         """
-        ...
+        return iter(())
 
+    @abstractmethod
     def close(self) -> None:
         """Release the rows."""
-        ...
 
 
-class BlockRows:
-    """Rows received as blocks of both sides in any order. All blocks are buffered first."""
+class BlockRows(PartitionRows):
+    """Rows received as blocks of both sides in any order (see `PartitionTask`). All blocks are buffered first."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch], schemas: PartitionSchemas) -> None:
         """Read all blocks."""
+        self._schemas = schemas
         self._probe, self._build = (SpillBuffer[pa.Buffer](share_of_headroom, local_folder()) for _ in range(2))
-        for batch in batches:
-            for is_build, block in blocks_in(batch):
-                (self._build if is_build else self._probe).add((0, 0), block, block.size)
+        for is_build, block in read_frames(batches):
+            (self._build if is_build else self._probe).add((0, 0), block, block.size)
 
     def probe(self) -> Iterator[pa.RecordBatch]:
         """Yield the probe rows."""
-        return _rows_of_blocks(self._probe)
+        return RowUnpacker(self._schemas.probe).batches(self._probe.values())
 
     def build(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the only build side."""
-        return _rows_of_blocks(self._build)
-
-    def copies(self) -> Iterator[pa.RecordBatch]:
-        """Yield nothing: no bucket is split."""
-        return iter(())
-
-    def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """Yield nothing: no bucket is split."""
-        return iter(())
+        return RowUnpacker(self._schemas.builds[number]).batches(self._build.values())
 
     def close(self) -> None:
         """Close the spill files."""
@@ -101,11 +93,7 @@ class BlockRows:
         self._build.close()
 
 
-def _rows_of_blocks(blocks: SpillBuffer[pa.Buffer]) -> Iterator[pa.RecordBatch]:
-    return (rows for block in blocks.values() for rows in rows_of(block))
-
-
-class FileRows:
+class FileRows(PartitionRows):
     """Rows in the files of map tasks. `batches` has one row, a JSON text with their locations."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schemas: PartitionSchemas) -> None:
@@ -155,13 +143,12 @@ class Partition:
 
     def _build_side(self, number: int, recipe: IndexRecipe) -> BuildSide:
         schema = self._schemas.builds[number]
-        folder = local_folder()
-        with CollectedRows(lambda rows, size: None, share_of_headroom, folder) as collected:
+        with create_row_collector() as collected:
             for place, batch in enumerate(self._rows_of(number)):
                 collected.add((place, 0), conform_columns(batch.columns, schema))
             table = collected.table(schema)
             columns = (
-                move_to_disk(table, folder)
+                move_to_disk(table, local_folder())
                 if collected.spilled
                 else [make_contiguous(column) for column in table.columns]
             )
@@ -191,13 +178,10 @@ class Partition:
         if not self._schemas.owns_build:
             yield from batches
             return
-        first = next(batches, None)
-        # Arrow has several representations of a nested type: all batches use the received one.
-        types = self._schemas.probe.types if first is None else first.schema.types
         for start in range(0, self._owned, _OWNED_AT_ONCE):
             ids = pa.array(np.arange(start, min(start + _OWNED_AT_ONCE, self._owned)), pa.int64())
-            yield self._behind(ids, [pa.nulls(len(ids), kind) for kind in types])
-        for batch in batches if first is None else chain([first], batches):
+            yield self._behind(ids, [pa.nulls(len(ids), kind) for kind in self._schemas.probe.types])
+        for batch in batches:
             yield self._behind(pa.nulls(batch.num_rows, pa.int64()), batch.columns)
         for batch in self._rows.marks(keys):
             yield self._behind(pa.array(np.full(batch.num_rows, MARKS)), batch.columns)

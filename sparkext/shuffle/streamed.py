@@ -9,14 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from sparkext.plans.shuffle.load_table import BucketReport, Interval, LoadTable
 from sparkext.storage.container import private_file
 from sparkext.storage.local_folder import beside_task
-
-ROUTED = pa.schema([("partition", pa.int32()), ("bucket", pa.int32()), ("block", pa.binary())])
-"""The output of a routing task: blocks of one bucket each, with their partitions."""
 
 HOME = -1
 """Stands for all buckets whose home is a partition, in place of a single bucket."""

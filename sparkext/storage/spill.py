@@ -88,13 +88,17 @@ class SpillBuffer(Generic[Spilled]):
             self._write(file.stream, value)
             file.ends.append((place, file.stream.tell()))
 
-    def values(self) -> Iterator[Spilled]:
-        """Yield all values in the order of their positions, and release them one by one. Call this once."""
+    def items(self) -> Iterator[tuple[Place, Spilled]]:
+        """Yield all values with their positions, in this order, and release them one by one. Call this once."""
         for file in self._files.values():
             self._kept.extend((place, self._read(content)) for place, content in file.contents())
         self._kept = deque(sorted(self._kept, key=itemgetter(0)))
         while self._kept:
-            yield self._kept.popleft()[1]
+            yield self._kept.popleft()
+
+    def values(self) -> Iterator[Spilled]:
+        """Yield the same values without their positions."""
+        return (value for _, value in self.items())
 
 
 class _SpillFile:

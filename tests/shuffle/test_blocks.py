@@ -11,16 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sparkext.build_sides import rows_on_disk
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.plans.pipeline.spec import MARKS
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.shuffle import blocks as blocks_module
 from sparkext.shuffle import outgoing_rows as leaving_rows
+from sparkext.shuffle import packed_rows
 from sparkext.shuffle import received_partition as received_partition_module
-from sparkext.shuffle.blocks import block_of, rows_of
+from sparkext.shuffle.blocks import FRAMES, create_frame, create_index_frames, read_frames
 from sparkext.shuffle.outgoing_rows import create_outgoing_blocks
+from sparkext.shuffle.packed_rows import BlockHeader, RowUnpacker, blocks_of, keep_order
 from sparkext.shuffle.partitioning import Partitioning, choose_bucket_count
-from sparkext.shuffle.received_partition import BlockRows, Partition, PartitionSchemas
+from sparkext.shuffle.received_partition import BlockRows, Partition, PartitionRows, PartitionSchemas
 
 RNG = np.random.default_rng(3)
 ROWS = 3000
@@ -42,15 +44,16 @@ def partitioning(partitions: int, keeps_unmatchable: bool = True, mask: int = (1
 
 
 def sent(partitions: int, batches: list[pa.RecordBatch], task: int = 0, **options: Any) -> list[tuple[int, pa.Buffer]]:
-    return [
-        one
-        for some in create_outgoing_blocks(batches, partitioning(partitions, **options), task, lambda: None)
-        for one in some
-    ]
+    return [*create_outgoing_blocks(batches, partitioning(partitions, **options), task, lambda: None)]
 
 
 def rows_in(blocks: list[pa.Buffer]) -> list[dict[str, Any]]:
-    return [row for block in blocks for batch in rows_of(block) for row in batch.to_pylist()]
+    return [row for block in blocks for row in RowUnpacker(TABLE.schema).unpack(block).to_pylist()]
+
+
+def block_of(rows: pa.RecordBatch) -> pa.Buffer:
+    [(_, block)] = blocks_of(rows, keep_order(rows.num_rows))
+    return block
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -61,7 +64,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def budget(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "a row at a time":
         monkeypatch.setattr(leaving_rows, "_MOST_BYTES", 1)
-        monkeypatch.setattr(leaving_rows, "BLOCK_BYTES", 1)
+        monkeypatch.setattr(packed_rows, "BLOCK_BYTES", 1)
     return str(request.param)
 
 
@@ -99,8 +102,8 @@ def test_a_constant_hash_fills_one_partition() -> None:
 
 
 def test_blocks_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving_rows, "BLOCK_BYTES", 10_000)
-    sizes = [sum(batch.nbytes for batch in rows_of(block)) for _, block in sent(2, TABLE.to_batches())]
+    monkeypatch.setattr(packed_rows, "BLOCK_BYTES", 10_000)
+    sizes = [BlockHeader.of(block).size for _, block in sent(2, TABLE.to_batches())]
     assert len(sizes) > 10 and max(sizes) <= 10_000
 
 
@@ -109,23 +112,35 @@ def arriving(blocks: list[tuple[bool, pa.Buffer]]) -> Iterator[pa.RecordBatch]:
         some = blocks[start : start + 7]
         columns = [
             pa.array([0] * len(some), pa.int32()),
-            pa.array([is_build for is_build, _ in some]),
+            pa.array([int(is_build) for is_build, _ in some], pa.int32()),
             pa.array([block.to_pybytes() for _, block in some], pa.binary()),
         ]
-        yield pa.RecordBatch.from_arrays(columns, names=list(blocks_module.COLUMNS))
+        yield pa.RecordBatch.from_arrays(columns, schema=FRAMES)
+
+
+def test_frames() -> None:
+    frames = [create_frame(7, 3, pa.py_buffer(b"block")), *create_index_frames([5, 6])]
+    assert [frame["partition"][0].as_py() for frame in frames] == [7, 5, 6]
+    found = [
+        (tag, block.to_pybytes())
+        for tag, block in read_frames([pa.Table.from_batches(frames).combine_chunks().to_batches()[0]])
+    ]
+    assert found == [(3, b"block"), (-1, b""), (-2, b"")]
 
 
 @pytest.mark.parametrize("owns_build", [False, True])
 @pytest.mark.parametrize("most", [None, 0])
 def test_a_partition(owns_build: bool, most: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of both sides arrive in any order, in memory and on disk."""
-    monkeypatch.setattr(received_partition_module, "share_of_headroom", lambda: most)
+    for module in (received_partition_module, rows_on_disk):
+        monkeypatch.setattr(module, "share_of_headroom", lambda: most)
     build, probe = TABLE.slice(0, 1000), TABLE.slice(1000)
     blocks = [(True, block_of(batch)) for batch in build.to_batches(max_chunksize=90)]
     blocks += [(False, block_of(batch)) for batch in probe.to_batches(max_chunksize=90)]
     random.Random(5).shuffle(blocks)
-    with closing(BlockRows(arriving(blocks))) as block_rows:
-        partition = Partition(PartitionSchemas(TABLE.schema, {0: TABLE.schema}, owns_build), block_rows)
+    schemas = PartitionSchemas(TABLE.schema, {0: TABLE.schema}, owns_build)
+    with closing(BlockRows(arriving(blocks), schemas)) as block_rows:
+        partition = Partition(schemas, block_rows)
         side = partition.build_sides({0: RECIPE})[0]
         rows = zip(*(side.columns[number].array.to_pylist() for number in range(5)), strict=True)
         assert sorted(rows, key=lambda row: row[4]) == [tuple(row.values()) for row in build.to_pylist()]
@@ -138,13 +153,14 @@ def test_a_partition(owns_build: bool, most: int | None, monkeypatch: pytest.Mon
 
 
 def test_a_partition_without_blocks() -> None:
-    with closing(BlockRows([])) as block_rows:
-        partition = Partition(PartitionSchemas(TABLE.schema, {0: TABLE.schema}, True), block_rows)
+    schemas = PartitionSchemas(TABLE.schema, {0: TABLE.schema}, True)
+    with closing(BlockRows([], schemas)) as block_rows:
+        partition = Partition(schemas, block_rows)
         assert partition.build_sides({0: RECIPE})[0].rows == 0
         assert list(partition.probe_batches({0})) == []
 
 
-class SharedBucket:
+class SharedBucket(PartitionRows):
     """A partition that shares a hot bucket: it owns some build rows, and others join some of its probe rows."""
 
     def probe(self) -> Iterator[pa.RecordBatch]:

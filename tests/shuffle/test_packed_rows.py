@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.columns.row_ids import RowIds
 from sparkext.kernels.runtime.jit import freeze
-from sparkext.shuffle.packed_rows import PackedRows, RowUnpacker
+from sparkext.shuffle.packed_rows import BlockHeader, PackedRows, RowUnpacker, blocks_of, keep_order
 
 _BITS = (8, 16, 32, 64)
 _TYPES = {
@@ -72,7 +72,7 @@ def test_what_comes_out_is_what_went_in(rows: pa.RecordBatch, data: st.DataObjec
     parts = []
     for start, stop in pairwise(ends):
         at = sink.tell()
-        packed.write(start, stop, packed.size(start, stop))
+        packed.write(start, stop, packed.size(start, stop), start)
         parts.append((start, stop, at, sink.tell()))
     content, unpacker = sink.getvalue(), RowUnpacker(rows.schema)
     some = data.draw(st.sets(st.integers(0, rows.num_columns - 1)))
@@ -81,6 +81,7 @@ def test_what_comes_out_is_what_went_in(rows: pa.RecordBatch, data: st.DataObjec
     partly, kept = RowUnpacker(rows.schema, some), pa.RecordBatch.from_arrays(read, schema=rows.schema)
     for start, stop, at, end in parts:
         assert at % 8 == end % 8 == 0, "so that words can be read where they lie"
+        assert BlockHeader.of(content.slice(at)) == (stop - start, packed.size(start, stop), start)
         [found] = unpacker.batches([content.slice(at, end - at)], 1, 1)
         found.validate(full=True)
         assert found.equals(rows.slice(start, stop - start)) and found.num_rows == stop - start
@@ -113,6 +114,12 @@ def test_texts_with_wide_offsets_are_read_as_what_is_declared(kind: pa.DataType)
 def test_nested_values_with_wide_offsets_are_refused(kind: pa.DataType) -> None:
     with pytest.raises(SchemaMismatchError, match="64 bits, expected 32"):
         PackedRows(pa.record_batch([pa.nulls(3, kind)], names=["c"]), _in_order(3), pa.BufferOutputStream())
+
+
+def test_rows_without_columns_are_counted() -> None:
+    rows = pa.record_batch([pa.array([1, 2, 3])], names=["c"]).select([])
+    [(_, block)] = blocks_of(rows, keep_order(3))
+    assert BlockHeader.of(block).rows == 3
 
 
 def _in_order(rows: int) -> RowIds:

@@ -247,8 +247,8 @@ def unit_costs(rows: int) -> UnitCosts:
     from sparkext.build_sides.index_store import index_in_memory
     from sparkext.kernels.keys.hashing import FULL_MASK
     from sparkext.kernels.keys.normalised import normalise_keys
-    from sparkext.shuffle.blocks import rows_of
     from sparkext.shuffle.outgoing_rows import create_outgoing_blocks
+    from sparkext.shuffle.packed_rows import RowUnpacker
     from sparkext.shuffle.partitioning import Partitioning, choose_bucket_count
 
     rng = np.random.default_rng(1)
@@ -258,12 +258,12 @@ def unit_costs(rows: int) -> UnitCosts:
     partitioning = Partitioning((0,), one, (False,), RoutingTable(choose_bucket_count(16), 16), False, FULL_MASK)
     build = index_in_memory(rows, batch.columns, IndexRecipe((0,), one, (False,), "hash", FULL_MASK))
     keys = normalise_keys([batch.column(0)], [False], build.info.key_ranges)
-    blocks = [block for some in create_outgoing_blocks([batch], partitioning, 0, lambda: None) for _, block in some]
+    blocks = [block for _, block in create_outgoing_blocks([batch], partitioning, 0, lambda: None)]
+    unpacker = RowUnpacker(batch.schema)
 
     def receive() -> None:
         for block in blocks:
-            for arrived in rows_of(block):
-                normalise_keys([arrived.column(0)], [False], build.info.key_ranges)
+            normalise_keys([unpacker.unpack(block).column(0)], [False], build.info.key_ranges)
 
     def compare() -> None:
         build.lookup(keys)

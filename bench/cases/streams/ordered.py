@@ -231,7 +231,7 @@ def _costs(bench: Bench) -> Costs:
     """Measure the costs on rows of this benchmark, on one core."""
     from sparkext.kernels.runtime.jit import freeze
     from sparkext.rows.time_order import TimeOrder
-    from sparkext.shuffle.blocks import block_of, rows_of
+    from sparkext.shuffle.packed_rows import RowUnpacker, blocks_of, keep_order
     from sparkext.streaming.ordered.partition import RowsInOrder
 
     total = bench.sized(1_000_000)
@@ -242,11 +242,11 @@ def _costs(bench: Bench) -> Costs:
         return [*RowsInOrder(table, order.order(table)).pieces(table.num_columns)]
 
     in_order = process()
-    blocks = [block_of(batch) for batch in in_order]
 
-    def send() -> None:
-        for batch in in_order:
-            block_of(batch)
+    def send() -> list[pa.Buffer]:
+        return [block for batch in in_order for _, block in blocks_of(batch, keep_order(batch.num_rows))]
+
+    blocks, unpacker = send(), RowUnpacker(in_order[0].schema)
 
     halves = [pa.Table.from_batches(in_order).take(np.arange(start, total, 4)) for start in range(4)]
     starts = freeze(np.cumsum([0, *(half.num_rows for half in halves)]))
@@ -254,8 +254,7 @@ def _costs(bench: Bench) -> Costs:
 
     def merge() -> None:
         for block in blocks:
-            for _ in rows_of(block):
-                pass
+            unpacker.unpack(block)
         for _ in RowsInOrder(runs, order.order(runs, starts)).pieces(runs.num_columns):
             pass
 
@@ -264,7 +263,7 @@ def _costs(bench: Bench) -> Costs:
 
     # Before a row is put in order, it is read from its block.
     return Costs(
-        seconds(process) + seconds(lambda: [[*rows_of(block)] for block in blocks]), seconds(send), seconds(merge)
+        seconds(process) + seconds(lambda: [unpacker.unpack(block) for block in blocks]), seconds(send), seconds(merge)
     )
 
 

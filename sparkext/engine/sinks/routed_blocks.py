@@ -12,10 +12,11 @@ from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.sinks.packed_rows import PackedSink
 from sparkext.engine.worker_task import task_id
 from sparkext.memory.freed import FreeMemory, headroom_for
+from sparkext.shuffle.blocks import FRAMES
 from sparkext.shuffle.packed_rows import pack_blocks
 from sparkext.shuffle.partitioning import Partitioning
 from sparkext.shuffle.router import Router
-from sparkext.shuffle.streamed import ROUTED, StreamedExchange, TaskFiles
+from sparkext.shuffle.streamed import StreamedExchange, TaskFiles
 
 _BYTES_PER_BUCKET = 512 << 10
 _MOST_BYTES = 256 << 20
@@ -40,7 +41,7 @@ class OutgoingStream:
 
 
 class RoutedBlocks(PackedSink):
-    """Emits all rows in blocks, with the target partition of each."""
+    """Emits all rows in frames, whose tags are their buckets."""
 
     def __init__(self, rows: GatheredRows, routed: OutgoingStream, free: FreeMemory) -> None:
         """Bind it to the outgoing columns."""
@@ -49,7 +50,7 @@ class RoutedBlocks(PackedSink):
         self._router = Router(routed.streamed, TaskFiles(routed.streamed.run), routed.way, task_id().partition)
 
     def _pack(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows as blocks, which share one contiguous buffer."""
+        """Return the rows in frames, whose blocks share one contiguous buffer."""
         order = self._partitioning.order(self._partitioning.buckets(rows)[1], task_id().partition)
         self._router.look()
         run, packed = pack_blocks(rows, order)
@@ -61,7 +62,7 @@ class RoutedBlocks(PackedSink):
         ends = np.array([*(block.start for block in packed), run.size], np.int32)
         blocks = pa.Array.from_buffers(pa.binary(), len(packed), [None, pa.py_buffer(ends), run])
         return pa.RecordBatch.from_arrays(
-            [pa.array(partitions, pa.int32()), pa.array(buckets, pa.int32()), blocks], schema=ROUTED
+            [pa.array(partitions, pa.int32()), pa.array(buckets, pa.int32()), blocks], schema=FRAMES
         )
 
 

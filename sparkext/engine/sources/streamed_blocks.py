@@ -11,7 +11,7 @@ import pyarrow as pa
 from sparkext.kernels.columns.gather import Column
 from sparkext.plans.shuffle.load_table import BucketReport
 from sparkext.reports.metrics import TaskMetrics
-from sparkext.rows.morsels import MAX_MORSEL_BYTES, form_morsels
+from sparkext.rows.morsels import form_morsels
 from sparkext.rows.row_set import RowSet
 from sparkext.shuffle.packed_rows import RowUnpacker
 from sparkext.shuffle.streamed import TaskFiles
@@ -84,8 +84,7 @@ class StreamedBlocks:
         for block in self._blocks:
             self._clock.turn(block.bucket)
             metrics.batches_in += 1
-            batches = self._rows.batches([block.content], self._max_rows, MAX_MORSEL_BYTES)
-            for morsel in form_morsels(batches, self._max_rows):
+            for morsel in form_morsels([self._rows.unpack(block.content)], self._max_rows):
                 metrics.morsels += 1
                 self._clock.count(morsel.num_rows)
                 yield RowSet.of_morsel([Column.of(column) for column in morsel.columns], morsel.num_rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkext.plans.shuffle.fragments import LEFT, RIGHT
+from sparkext.shuffle.blocks import DDL, FRAMES
 from sparkext.spark.frames import map_in_arrow
 from sparkext.spark.partition_keys import find_partition_keys
 from sparkext.spark.session_settings import count_tasks_per_executor
@@ -13,7 +14,7 @@ from sparkext.streaming.frames import count_partitions, create_ticks, name_colum
 from sparkext.streaming.join.description import PROGRESS_FIELDS
 from sparkext.streaming.join.description_of import describe_join, require_event_time
 from sparkext.streaming.join.join_task import StreamJoinTask
-from sparkext.streaming.join.send_task import COLUMNS, DDL, PartitionIdsTask, StreamJoinSendTask
+from sparkext.streaming.join.send_task import PartitionIdsTask, StreamJoinSendTask
 from sparkext.streaming.progress import PROGRESS, add_progress_column, remove_progress_rows
 from sparkext.streaming.state.checkpoints import report_checkpoints
 
@@ -58,7 +59,7 @@ def create_join_frame(
     fields = [output.field for output in resolved.outputs]
     emitted = add_progress_column(fields, PROGRESS_FIELDS)
     places = [name_column(number) for number in range(len(fields))]
-    joined = run_in_workers(both.repartition(partitions, COLUMNS[0]), task(join), emitted).toDF(*places, PROGRESS)
+    joined = run_in_workers(both.repartition(partitions, FRAMES.names[0]), task(join), emitted).toDF(*places, PROGRESS)
     return remove_progress_rows(joined, PROGRESS_FIELDS, join.metrics)
 
 

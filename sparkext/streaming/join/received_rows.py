@@ -12,9 +12,9 @@ from sparkext.build_sides.rows_on_disk import create_row_collector
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import make_contiguous
 from sparkext.rows.fingerprints import hash_row_contents
-from sparkext.shuffle.blocks import rows_of
+from sparkext.shuffle.blocks import read_frames
+from sparkext.shuffle.packed_rows import BlockHeader, RowUnpacker
 from sparkext.streaming.join.description import StreamJoin
-from sparkext.streaming.join.send_task import NO_FRAGMENT
 from sparkext.streaming.state.segments import SegmentInfo
 
 _BATCH_BITS = 32
@@ -34,18 +34,16 @@ class ReceivedRows:
         self._checksums: dict[tuple[int, int], int] = defaultdict(int)
         self.partitions: Sequence[int] = range(join.partitions)
         collected: dict[tuple[int, int], CollectedRows] = {}
-        for blocks in batches:
-            _, sides, fragments, checksums, content = blocks.columns
-            for number in range(blocks.num_rows):
-                place = sides[number].as_py(), fragments[number].as_py()
-                if place[1] == NO_FRAGMENT:
-                    self.partitions = [checksums[number].as_py()]
-                    continue
-                self._checksums[place] += checksums[number].as_py()
-                if place not in collected:
-                    collected[place] = create_row_collector()
-                for rows in rows_of(content[number].as_buffer()):
-                    collected[place].add((0, 0), rows)
+        unpackers = [RowUnpacker(side.sent) for side in join.sides]
+        for tag, block in read_frames(batches):
+            if tag < 0:
+                self.partitions = [-1 - tag]
+                continue
+            fragment, side = divmod(tag, 2)
+            self._checksums[side, fragment] += BlockHeader.of(block).note
+            if (side, fragment) not in collected:
+                collected[side, fragment] = create_row_collector()
+            collected[side, fragment].add((0, 0), unpackers[side].unpack(block))
         for place, kept in collected.items():
             with kept:
                 table = kept.table(join.sides[place[0]].sent)

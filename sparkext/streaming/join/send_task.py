@@ -22,34 +22,27 @@ from sparkext.kernels.runtime.jit import freeze
 from sparkext.kernels.shuffle.occurrences import Occurrences
 from sparkext.kernels.shuffle.partition import NO_BUCKET, assign_leading_buckets, order_by_partition
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.shuffle.fragments import BUCKETS, LEFT, GridShape
+from sparkext.plans.shuffle.fragments import BUCKETS, GridShape
 from sparkext.rows.fingerprints import hash_row_contents
-from sparkext.rows.morsels import split_by_bytes
 from sparkext.rows.times import convert_to_microseconds
 from sparkext.rows.types import conform_columns
-from sparkext.shuffle.blocks import BLOCK_BYTES, block_of, block_row
+from sparkext.shuffle.blocks import create_frame, create_index_frames
 from sparkext.shuffle.outgoing_rows import gather_batches
+from sparkext.shuffle.packed_rows import blocks_of
 from sparkext.streaming.join.description import StreamJoin, StreamTask
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.segments import checksum_of
 
-COLUMNS = ("partition", "side", "fragment", "checksum", "block")
-"""The columns of blocks: a key that Spark's shuffle maps to the partition, the side, the fragment, the sum of the rows'
-fingerprints, and the block. Every task also sends each partition a row without a fragment, with the partition's index
-as its checksum: if Spark coalesces partitions, a task cannot derive the index from its own partition number."""
-
-NO_FRAGMENT = -1
-
-DDL = "partition int, side int, fragment int, checksum bigint, block binary"
-
-_KINDS = (pa.int32(), pa.int32(), pa.int32(), pa.int64())
-_NO_BLOCK = pa.py_buffer(b"")
 _SALT = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True)
 class StreamJoinSendTask(StreamTask):
-    """Emits the rows of a side in blocks. `partition_keys[i]`: a key that Spark's shuffle maps to partition i."""
+    """Emits the rows of a side in frames, and each partition's index.
+
+    The tag of a frame is its fragment, times two, plus its side. The note of a block is the sum of its rows'
+    fingerprints. `partition_keys[i]`: a key that Spark's shuffle maps to partition i.
+    """
 
     side: int
     partition_keys: tuple[int, ...]
@@ -60,7 +53,7 @@ class StreamJoinSendTask(StreamTask):
         cut = self.join.state(batch).cut
         buckets = _Buckets(self.join, self.side, batch)
         probe = process_probe()
-        yield from _create_id_rows(self.partition_keys)
+        yield from create_index_frames(self.partition_keys)
         for rows in gather_batches(batches, cut.fragments(self.side), lambda: probe.headroom(tasks)):
             yield from self._blocks(rows, buckets, cut)
 
@@ -70,19 +63,12 @@ class StreamJoinSendTask(StreamTask):
         count = cut.fragments(self.side)
         homes = freeze((np.arange(BUCKETS, dtype=np.int64) * count // BUCKETS).astype(np.int32))
         order = order_by_partition(found, homes, count, None)
-        taken = pa.array(order.rows)
-        stored = self.join.sides[self.side].stored(rows.take(taken))
-        in_order = stored.append_column("bucket", pa.array(found.take(order.rows).astype(np.uint16)))
-        hashes = hash_row_contents(in_order.columns, in_order.num_rows)
-        for fragment in range(count):
-            at, stop = int(order.starts[fragment]), int(order.starts[fragment + 1])
-            partitions = cut.partitions(self.side, fragment, self.join.partitions)
-            for piece in split_by_bytes(in_order.slice(at, stop - at), BLOCK_BYTES):
-                if piece.num_rows:
-                    block, checksum = block_of(piece), checksum_of(hashes[at : at + piece.num_rows])
-                    at += piece.num_rows
-                    for partition in partitions:
-                        yield _pack_fragment(self.partition_keys[partition], self.side, fragment, checksum, block)
+        stored = self.join.sides[self.side].stored(rows)
+        sent = stored.append_column("bucket", pa.array(found.astype(np.uint16)))
+        hashes = hash_row_contents(sent.columns, sent.num_rows)[order.rows]
+        for fragment, block in blocks_of(sent, order, lambda start, stop: checksum_of(hashes[start:stop])):
+            for partition in cut.partitions(self.side, fragment, self.join.partitions):
+                yield create_frame(self.partition_keys[partition], 2 * fragment + self.side, block)
 
 
 @dataclass(frozen=True)
@@ -95,16 +81,7 @@ class PartitionIdsTask(StreamTask):
         """Consume the input and send the indexes."""
         for _ in batches:
             pass
-        yield from _create_id_rows(self.partition_keys)
-
-
-def _create_id_rows(partition_keys: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
-    for partition, key in enumerate(partition_keys):
-        yield _pack_fragment(key, LEFT, NO_FRAGMENT, partition, _NO_BLOCK)
-
-
-def _pack_fragment(key: int, side: int, fragment: int, checksum: int, block: pa.Buffer) -> pa.RecordBatch:
-    return block_row(COLUMNS, _KINDS, (key, side, fragment, int(np.uint64(checksum).view(np.int64))), block)
+        yield from create_index_frames(self.partition_keys)
 
 
 class _Buckets:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sparkext.config import Settings
 from sparkext.plans.streams.order_table import OrderTable, create_first_table, distribute_keys, plan_next_table
+from sparkext.shuffle.blocks import DDL
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick, quote_name
 from sparkext.spark.partition_keys import find_partition_keys
@@ -21,8 +22,8 @@ from sparkext.streaming.ordered.count_buckets_task import COUNTS_DDL, CountBucke
 from sparkext.streaming.ordered.description import ORDERED_FIELDS, OrderedRows
 from sparkext.streaming.ordered.description_of import AppliedOperator, OrderColumns, describe_order
 from sparkext.streaming.ordered.merge_task import MergeTask
-from sparkext.streaming.ordered.order_task import MERGED_DDL, SplitKeysTask, WholeKeysTask
-from sparkext.streaming.ordered.send_task import DDL, OrderedSendTask
+from sparkext.streaming.ordered.order_task import SplitKeysTask, WholeKeysTask
+from sparkext.streaming.ordered.send_task import OrderedSendTask
 from sparkext.streaming.progress import PROGRESS, add_progress_column, remove_progress_rows
 from sparkext.streaming.state.checkpoints import report_checkpoints
 from sparkext.streaming.watermarks import MARK
@@ -78,7 +79,7 @@ def create_order_frame(
     places = [name_column(number) for number in range(len(emitted))]
     out = run_in_workers(arrived, WholeKeysTask(ordered), everything)
     if splits:
-        results = run_in_workers(arrived, SplitKeysTask(ordered, keys), MERGED_DDL).repartition(partitions, "partition")
+        results = run_in_workers(arrived, SplitKeysTask(ordered, keys), DDL).repartition(partitions, "partition")
         out = out.unionAll(run_in_workers(results, MergeTask(ordered), everything))
     out = remove_progress_rows(
         out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None

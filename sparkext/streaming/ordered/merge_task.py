@@ -12,9 +12,10 @@ import pyarrow as pa
 from sparkext.build_sides.rows_on_disk import create_row_collector
 from sparkext.kernels.runtime.jit import freeze
 from sparkext.memory.probes import Tasks
-from sparkext.shuffle.blocks import rows_of
+from sparkext.shuffle.blocks import read_frames
+from sparkext.shuffle.packed_rows import BlockHeader, RowUnpacker
 from sparkext.streaming.ordered.description import OrderedTask
-from sparkext.streaming.ordered.order_task import TOLD, OutputConverter
+from sparkext.streaming.ordered.order_task import METRICS, OutputConverter
 from sparkext.streaming.ordered.partition import RowsInOrder
 from sparkext.streaming.progress import PROGRESS
 
@@ -29,16 +30,14 @@ class MergeTask(OrderedTask):
         rows_out = 0
         with create_row_collector() as collected:
             sizes: dict[int, int] = defaultdict(int)
-            for blocks in batches:
-                _, writers, numbers, content = blocks.columns
-                for place in range(blocks.num_rows):
-                    writer, number = writers[place].as_py(), numbers[place].as_py()
-                    for rows in rows_of(content[place].as_buffer()):
-                        if writer == TOLD:
-                            yield emits.progress(rows.column(PROGRESS)[0].as_py())
-                        else:
-                            sizes[writer] += rows.num_rows
-                            collected.add((writer, number), rows)
+            unpacker, metrics = RowUnpacker(ordered.merged_schema), RowUnpacker(METRICS)
+            for writer, block in read_frames(batches):
+                if writer < 0:
+                    yield emits.progress(metrics.unpack(block).column(PROGRESS)[0].as_py())
+                else:
+                    header = BlockHeader.of(block)
+                    sizes[writer] += header.rows
+                    collected.add((writer, header.note), unpacker.unpack(block))
             made = collected.table(ordered.merged_schema)
         starts = np.cumsum([0, *(sizes[writer] for writer in sorted(sizes))], dtype=np.int64)
         order = ordered.result_order.order(made, freeze(starts))

@@ -19,24 +19,19 @@ from sparkext.memory.probes import Tasks
 from sparkext.plans.streams.order_table import BUCKETS, SPLIT, WHOLE
 from sparkext.rows.blank import make_blank_row
 from sparkext.rows.contiguous import make_contiguous
-from sparkext.rows.morsels import split_by_bytes
 from sparkext.rows.types import conform_columns
-from sparkext.shuffle.blocks import BLOCK_BYTES, block_of, block_row
+from sparkext.shuffle.blocks import create_frame
+from sparkext.shuffle.packed_rows import blocks_of, keep_order
 from sparkext.streaming.ordered.description import ORDERED_FIELDS, OrderedRows, OrderedTask
 from sparkext.streaming.ordered.partition import OrderedPartition, ReceivedBlocks, RowsInOrder
 from sparkext.streaming.progress import PROGRESS
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.run_lookup import RunLookup
 
-MERGED_DDL = "partition int, writer int, number int, block binary"
-"""The columns of blocks that go to merging partitions: a key that Spark's shuffle maps to the partition, the partition
-that sends the block, the block's index per sender, and the block. Metrics of a batch have writer -1."""
-
-TOLD = -1
-
-_COLUMNS = ("partition", "writer", "number", "block")
-_KINDS = (pa.int32(),) * 3
 _PROGRESS = pa.struct([(name, pa.int64()) for name in ORDERED_FIELDS])
+
+METRICS = pa.schema([(PROGRESS, _PROGRESS)])
+"""The columns of a block with the metrics of a batch, whose tag is negative."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +59,7 @@ class WholeKeysTask(OrderedTask):
 class SplitKeysTask(OrderedTask):
     """Orders the rows of one partition's split order keys, and sends them to the partitions that merge them.
 
+    The tag of a frame is the partition that sends it, and the note of a block is the position of its first row.
     `partition_keys[i]`: a key that Spark's shuffle maps to partition i.
     """
 
@@ -78,13 +74,14 @@ class SplitKeysTask(OrderedTask):
                 partition = partition_of(SPLIT, number, arrived.rows)
                 results = partition.results()
                 told["merged_rows"] += results.order.size
-                yield from self._blocks(results, partition, number)
+                yield from self._frames(results, partition, number)
                 told.update(partition.stored())
-            progress = pa.RecordBatch.from_arrays([_pack_progress(told)], names=[PROGRESS])
-            yield _pack_merge_block(self.partition_keys[0], TOLD, 0, block_of(progress))
+            progress = pa.RecordBatch.from_arrays([_pack_progress(told)], schema=METRICS)
+            for _, block in blocks_of(progress, keep_order(1)):
+                yield create_frame(self.partition_keys[0], -1, block)
 
-    def _blocks(self, results: RowsInOrder, partition: OrderedPartition, writer: int) -> Iterator[pa.RecordBatch]:
-        """Yield results as blocks, each for one merging partition."""
+    def _frames(self, results: RowsInOrder, partition: OrderedPartition, writer: int) -> Iterator[pa.RecordBatch]:
+        """Yield results in frames, each for one merging partition."""
         merging = np.zeros(BUCKETS, dtype=np.int32)
         merged = partition.plan.table.merged
         merging[[*merged]] = [*merged.values()]
@@ -96,11 +93,11 @@ class SplitKeysTask(OrderedTask):
         width = len(self.ordered.merged_schema)
         for home, key in enumerate(self.partition_keys):
             taken = results.order[by_home.rows[by_home.starts[home] : by_home.starts[home + 1]]]
-            number = 0
+            at = 0
             for rows in RowsInOrder(results.rows, taken).pieces(width):
-                for piece in split_by_bytes(rows, BLOCK_BYTES):
-                    yield _pack_merge_block(key, writer, number, block_of(piece))
-                    number += 1
+                for _, block in blocks_of(rows, keep_order(rows.num_rows), _count_from(at)):
+                    yield create_frame(key, writer, block)
+                at += rows.num_rows
 
 
 class OutputConverter:
@@ -135,6 +132,10 @@ class OutputConverter:
         return pa.RecordBatch.from_arrays([*columns, *more], names=names)
 
 
+def _count_from(first: int) -> Callable[[int, int], int]:
+    return lambda start, stop: first + start
+
+
 def _pack_progress(told: Mapping[str, int]) -> pa.Array:
     return pa.array([{name: told.get(name, 0) for name in ORDERED_FIELDS}], _PROGRESS)
 
@@ -150,7 +151,3 @@ def _open_partitions(ordered: OrderedRows, tasks: Tasks) -> Iterator[Callable[[i
     yield lambda way, number, rows: OrderedPartition(ordered, way, number, rows, batch, lookup, tasks)
     if lookup is not None:
         lookup.evict_indexes()
-
-
-def _pack_merge_block(key: int, writer: int, number: int, block: pa.Buffer) -> pa.RecordBatch:
-    return block_row(_COLUMNS, _KINDS, (key, writer, number), block)

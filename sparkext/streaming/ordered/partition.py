@@ -26,7 +26,8 @@ from sparkext.plans.streams.order_table import SPLIT, WHOLE
 from sparkext.rows.contiguous import combine_table_chunks, make_contiguous, needs_wide_offsets
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, split_by_bytes
 from sparkext.rows.times import convert_to_microseconds
-from sparkext.shuffle.blocks import rows_of
+from sparkext.shuffle.blocks import read_frames
+from sparkext.shuffle.packed_rows import BlockHeader, RowUnpacker
 from sparkext.streaming.ordered.description import (
     BUCKET_FIELDS,
     ROWS,
@@ -36,7 +37,7 @@ from sparkext.streaming.ordered.description import (
     Writers,
 )
 from sparkext.streaming.ordered.key_states import KeyStates
-from sparkext.streaming.ordered.send_task import LATE, PARTITION
+from sparkext.streaming.ordered.send_task import LATE
 from sparkext.streaming.state.expired_rows import find_expired_rows
 from sparkext.streaming.state.micro_batch import MicroBatch
 from sparkext.streaming.state.run_lookup import RunLookup
@@ -55,26 +56,22 @@ class ReceivedBlocks:
         self.partitions: Iterable[int] = range(ordered.partitions)
         self.late_rows = 0
         self._late: list[pa.Buffer] = []
+        self._late_rows, unpacker = RowUnpacker(ordered.input_schema), RowUnpacker(ordered.rows.sent)
         with create_row_collector() as collected:
-            for blocks in batches:
-                _, kinds, numbers, content = blocks.columns
-                for place in range(blocks.num_rows):
-                    kind, number = kinds[place].as_py(), numbers[place].as_py()
-                    if kind == PARTITION:
-                        self.partitions = [number]
-                    elif kind == LATE and way == WHOLE:
-                        self.late_rows += number
-                        self._late.append(content[place].as_buffer())
-                    elif kind == way:
-                        for rows in rows_of(content[place].as_buffer()):
-                            collected.add((0, 0), rows)
+            for tag, block in read_frames(batches):
+                if tag < 0:
+                    self.partitions = [-1 - tag]
+                elif tag == LATE and way == WHOLE:
+                    self.late_rows += BlockHeader.of(block).rows
+                    if ordered.keeps_late:
+                        self._late.append(block)
+                elif tag == way:
+                    collected.add((0, 0), unpacker.unpack(block))
             self.rows = collected.table(ordered.rows.sent)
 
     def late(self) -> Iterator[pa.RecordBatch]:
         """Yield the late rows, if they are to be emitted."""
-        for block in self._late:
-            if block.size:
-                yield from rows_of(block)
+        return map(self._late_rows.unpack, self._late)
 
 
 @dataclass(frozen=True)

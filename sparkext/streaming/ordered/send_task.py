@@ -15,30 +15,24 @@ from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.shuffle.fragments import LEFT
 from sparkext.plans.streams.order_table import BUCKETS, SPLIT, OrderTable
 from sparkext.rows.fingerprints import hash_row_contents
-from sparkext.rows.morsels import split_by_bytes
-from sparkext.rows.taken import select_rows
 from sparkext.rows.times import convert_to_microseconds
 from sparkext.rows.types import conform_columns
-from sparkext.shuffle.blocks import BLOCK_BYTES, block_of, block_row
+from sparkext.shuffle.blocks import create_frame, create_index_frames
 from sparkext.shuffle.outgoing_rows import gather_batches
+from sparkext.shuffle.packed_rows import blocks_of, keep_order
 from sparkext.streaming.ordered.description import BUCKET_FIELDS, OrderedRows, OrderedTask, Writers
 from sparkext.streaming.state.micro_batch import MicroBatch
 
-DDL = "partition int, kind int, number bigint, block binary"
-"""The columns of blocks: a key that Spark's shuffle maps to the partition, the kind of the row, a number, and
-the block. The kinds are `WHOLE`, `SPLIT`, `LATE` and `PARTITION`. The number is the partition's index or, for `LATE`,
-the number of late rows."""
-
-LATE, PARTITION = SPLIT + 1, SPLIT + 2
-
-_NO_BLOCK = pa.py_buffer(b"")
-_COLUMNS = ("partition", "kind", "number", "block")
-_KINDS = (pa.int32(), pa.int32(), pa.int64())
+LATE = SPLIT + 1
+"""The tag of late rows, which have no columns unless they are emitted. The tags of others are `WHOLE` and `SPLIT`."""
 
 
 @dataclass(frozen=True)
 class OrderedSendTask(OrderedTask):
-    """Emits rows in blocks. `partition_keys[i]`: a key that Spark's shuffle maps to partition i."""
+    """Emits rows in frames, and each partition's index.
+
+    `partition_keys[i]`: a key that Spark's shuffle maps to partition i.
+    """
 
     partition_keys: tuple[int, ...]
 
@@ -49,10 +43,9 @@ class OrderedSendTask(OrderedTask):
         table = ordered.plan(None if batch is None else ordered.state(batch)).table
         sending = _RowSender(ordered, table, self.partition_keys, None if batch is None else batch.watermark())
         probe = process_probe()
-        for partition, key in enumerate(self.partition_keys):
-            yield _pack_block(key, PARTITION, partition, _NO_BLOCK)
+        yield from create_index_frames(self.partition_keys)
         for rows in gather_batches(batches, ordered.cut.left, lambda: probe.headroom(tasks)):
-            yield from sending.blocks(conform_columns(rows.columns, ordered.input_schema))
+            yield from sending.frames(conform_columns(rows.columns, ordered.input_schema))
 
 
 class _RowSender:
@@ -67,8 +60,8 @@ class _RowSender:
         self._buckets = np.fromiter((cut.buckets(LEFT, writer).start for writer in range(cut.left)), np.uint16)
         self._homes = freeze(np.arange(cut.left, dtype=np.int32))
 
-    def blocks(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield rows as blocks, each for one partition."""
+    def frames(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield rows in frames, each for one partition."""
         ordered = self._ordered
         buckets = ordered.order_keys.buckets(rows)[1]
         parts = self._operator_buckets(rows)
@@ -81,13 +74,10 @@ class _RowSender:
         order = order_by_partition(freeze(writers), self._homes, self._homes.size, None)
         for field, numbers in zip(BUCKET_FIELDS, (buckets, parts), strict=True):
             rows = rows.append_column(field, pa.array(numbers.astype(np.uint16)))
-        stored = ordered.rows.stored(select_rows(rows, order.rows))
-        in_order = stored.append_column("bucket", pa.array(self._buckets[writers[order.rows]]))
-        for writer, (at, stop) in enumerate(zip(order.starts[:-1].tolist(), order.starts[1:].tolist(), strict=True)):
-            if at < stop:
-                way, partition = divmod(writer, ordered.partitions)
-                for piece in split_by_bytes(in_order.slice(at, stop - at), BLOCK_BYTES):
-                    yield _pack_block(self._partition_keys[partition], way, partition, block_of(piece))
+        sent = ordered.rows.stored(rows).append_column("bucket", pa.array(self._buckets[writers]))
+        for writer, block in blocks_of(sent, order):
+            way, partition = divmod(writer, ordered.partitions)
+            yield create_frame(self._partition_keys[partition], way, block)
 
     def _operator_buckets(self, rows: pa.RecordBatch) -> Int32Array:
         keys = self._ordered.operator_keys
@@ -96,12 +86,6 @@ class _RowSender:
         return assign_leading_buckets(hash_row_contents(rows.columns, rows.num_rows), BUCKETS)
 
     def _late(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if not self._ordered.keeps_late:
-            yield _pack_block(self._partition_keys[0], LATE, rows.num_rows, _NO_BLOCK)
-            return
-        for piece in split_by_bytes(rows, BLOCK_BYTES):
-            yield _pack_block(self._partition_keys[0], LATE, piece.num_rows, block_of(piece))
-
-
-def _pack_block(key: int, kind: int, number: int, block: pa.Buffer) -> pa.RecordBatch:
-    return block_row(_COLUMNS, _KINDS, (key, kind, number), block)
+        late = rows if self._ordered.keeps_late else rows.select([])
+        for _, block in blocks_of(late, keep_order(rows.num_rows)):
+            yield create_frame(self._partition_keys[0], LATE, block)
