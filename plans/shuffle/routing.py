@@ -12,6 +12,13 @@ from dataclasses import dataclass, field, replace
 
 Partitions = tuple[int, ...]
 
+BUCKETS_PER_PARTITION = 16
+"""Number of buckets per partition that makes partitions even when some buckets are moved."""
+
+MANY_BUCKETS = 1 << 12
+"""Number of buckets, a power of two, that is enough for most exchanges. It is the maximum if each bucket costs every
+map task a block, else the minimum."""
+
 
 @dataclass(frozen=True)
 class RoutingTable:

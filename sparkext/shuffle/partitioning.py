@@ -18,16 +18,13 @@ from sparkext.kernels.shuffle.partition import (
     hash_keys,
     order_by_partition,
 )
-from sparkext.plans.shuffle.routing import RoutingTable
+from sparkext.plans.shuffle.routing import BUCKETS_PER_PARTITION, MANY_BUCKETS, RoutingTable
 from sparkext.rows.fingerprints import hash_row_contents
-
-_LEAST_BUCKETS = 1 << 12
-_BUCKETS_PER_PARTITION = 16
 
 
 def choose_bucket_count(partitions: int) -> int:
     """Return a number of buckets, a power of two, that is large enough to balance partitions by moving buckets."""
-    wanted = max(_LEAST_BUCKETS, _BUCKETS_PER_PARTITION * partitions)
+    wanted = max(MANY_BUCKETS, BUCKETS_PER_PARTITION * partitions)
     return min(1 << (wanted - 1).bit_length(), MOST_BUCKETS)
 
 

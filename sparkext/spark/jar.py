@@ -47,6 +47,7 @@ from sparkext.plans.shuffle.bucket_costs import (
     SECONDS_PER_BYTE,
     SECONDS_PER_ROW_OF_SEVERAL,
 )
+from sparkext.plans.shuffle.routing import BUCKETS_PER_PARTITION, MANY_BUCKETS
 from sparkext.plans.shuffle.waves import LEAST_PARTITION_SECONDS, PARTITION_BUILD_BYTES, PARTITION_SECONDS
 from sparkext.spark.java import require_java
 
@@ -200,6 +201,8 @@ def _render_shared(sources: Sequence[Path]) -> str:
             "least_seconds": LEAST_PARTITION_SECONDS,
             "build_bytes": PARTITION_BUILD_BYTES,
         },
+        "buckets_per_partition": BUCKETS_PER_PARTITION,
+        "many_buckets": MANY_BUCKETS,
         "first_batch_rows": FIRST_BATCH_ROWS,
         "batch_growth": BATCH_GROWTH,
         "key_types": SPARK_TYPES,

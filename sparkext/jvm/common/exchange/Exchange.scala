@@ -62,23 +62,27 @@ case class Exchange(
 
 object Exchange {
 
-  /** `BucketsPerPartition`: enough buckets per partition for moving some of them to another partition. `MostBuckets`:
-    * the limit of the format of map outputs.
-    */
-  private val BucketsPerPartition = 4
-  val MostBuckets = 4096
+  import Shared.formats
 
-  /** Each bucket costs every task a block, so there are few buckets if few bytes are expected. */
+  private val MostBuckets = Shared("many_buckets").extract[Int]
+
+  /** Each bucket costs every task a block, so there are few buckets per partition, and few if few bytes are expected. */
+  private val BucketsPerPartition = 4
   private val FewBuckets = 64
   private val BytesPerBucket = 1 << 20
 
   /** The number of buckets, a power of two, if Spark would create `partitions` partitions and `bytes` bytes are
     * estimated.
     */
-  def buckets(partitions: Int, bytes: Double): Int = {
-    val most = math.min(partitions.toLong * BucketsPerPartition, MostBuckets.toLong)
-    val wanted = math.max(1L, math.min(most, math.max(FewBuckets.toLong, (bytes / BytesPerBucket).toLong))).toInt
-    if (wanted == 1) 1 else Integer.highestOneBit(wanted - 1) << 1
+  def buckets(partitions: Int, bytes: Double): Int =
+    rounded(math.min(
+      partitions.toLong * BucketsPerPartition,
+      math.max(FewBuckets.toLong, (bytes / BytesPerBucket).toLong)))
+
+  /** The smallest power of two that is not less than `wanted`, but at most `MostBuckets`. */
+  def rounded(wanted: Long): Int = {
+    val most = math.min(wanted, MostBuckets.toLong).toInt
+    if (most <= 1) 1 else Integer.highestOneBit(most - 1) << 1
   }
 
   /** Whether a join can be partitioned, or the reason why not. */

@@ -15,7 +15,9 @@ import org.apache.spark.sql.types.{BinaryType, BooleanType, IntegerType, StructT
 case class Streamed(maps: Int, partitions: Int)
 
 object Streamed {
-  private val BucketsPerPartition = 16
+  import Shared.formats
+
+  private val BucketsPerPartition = Shared("buckets_per_partition").extract[Int]
   private val Secured =
     Seq("spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 
@@ -39,8 +41,7 @@ object Streamed {
     } yield Streamed(cores - cores / 2, cores / 2)
   }
 
-  def buckets(partitions: Int): Int =
-    math.min(Exchange.MostBuckets, Integer.highestOneBit(math.max(1, partitions * BucketsPerPartition - 1)) << 1)
+  def buckets(partitions: Int): Int = Exchange.rounded(partitions.toLong * BucketsPerPartition)
 }
 
 /** How outgoing rows are sent to other tasks, and the columns that the tasks of their pipeline emit. */
