@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, PARTITIONED
-from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
+from sparkext.errors import BuildSideTooLargeError
 from sparkext.joins import planned
-from sparkext.joins.arguments import read_kind
-from sparkext.joins.calls import Transform, transform_function
+from sparkext.joins.arguments import check_flag, read_kind
+from sparkext.joins.calls import transform_function
 from sparkext.joins.join_condition import read_condition
 from sparkext.joins.resolved_join import resolve_join
 from sparkext.joins.table_join import TableJoin
@@ -31,6 +30,7 @@ _KINDS = ("inner", "left", "right", "full", "semi", "anti")
 
 @transform_function('right, on="key"')
 def pipelined_join(
+    left: DataFrame,
     other: DataFrame | pd.DataFrame | pa.Table,
     /,
     on: On = None,
@@ -39,7 +39,7 @@ def pipelined_join(
     algorithm: str | None = None,
     max_build_bytes: int | str | None = None,
     partitioned: bool | None = None,
-) -> Transform:
+) -> DataFrame:
     """Join a DataFrame with `other` inside Spark's Python workers.
 
         out = facts.transform(pipelined_join(dim, on="key")).transform(pipelined_join(other, on=[("a", "b")]))
@@ -102,60 +102,46 @@ def pipelined_join(
         When the transform is applied, unless Catalyst plans the join: the workers' Python lacks a package or does not
         start, or `spark.executor.pyspark.memory` is too low.
     """
-    if partitioned is not None and not isinstance(partitioned, bool):
-        raise InvalidJoinError([f"partitioned={partitioned!r}: expected True, False or None"])
+    problems: list[str] = []
+    kind = read_kind(how, _KINDS, "pipelined_join", problems)
+    if partitioned is not None:
+        check_flag("partitioned", partitioned, problems)
     options = {
         ALGORITHM.name: algorithm,
         BUILD_SIDE_MAX_BYTES.name: max_build_bytes,
         PARTITIONED.name: None if partitioned is None else "always" if partitioned else "never",
     }
-    return PipelinedJoinCall(other, on, how, {name: value for name, value in options.items() if value is not None})
-
-
-@dataclass(frozen=True)
-class PipelinedJoinCall:
-    """The arguments of `pipelined_join` except the left side, unchecked."""
-
-    other: Any
-    on: Any
-    how: Any
-    overrides: Mapping[str, object]
-
-    def __call__(self, left: DataFrame) -> DataFrame:
-        """Join in the way that the session, the sides and the arguments permit."""
-        problems: list[str] = []
-        kind = read_kind(self.how, _KINDS, "pipelined_join", problems)
-        join = TableJoin(left, self.other, self.overrides, problems)
-        plans = plans_joins(join.session)
-        if plans and kind is not None and planned.holds_columns(self.on):
-            join.refuse()
-            return planned.join_by_columns(left, join.build, self.on, kind, self.overrides)
-        condition = read_condition(self.on, kind, self.how, problems)
-        names = [] if condition is None else [one for one, _ in condition.names]
-        pairs = () if condition is None else condition.pairs
-        # With the extension Catalyst plans the chain of joins, except full outer joins, joins without `on` and joins of
-        # streams.
-        plans = plans and bool(names) and kind != "full" and not left.isStreaming
-        obstacles = find_obstacles(join.session, pairs)
-        must_partition = self.overrides.get(PARTITIONED.name) == "always"
-        if left.isStreaming:
-            _check_stream(kind, must_partition, problems)
-        if must_partition and condition is not None and not (plans and pairs):
-            problems += obstacles
-        resolve = None if condition is None else partial(resolve_join, condition=condition, kind=kind or "inner")
-        join.check(resolve, names, sends_right=kind not in ("semi", "anti"))
-        assert condition is not None, "or there is a problem"
-        if plans:
-            return planned.join_by_names(left, join.build, condition, join.resolved(), self.overrides)
-        may_partition = not obstacles and not left.isStreaming
-        if may_partition and join.settings.partitioned == "always":
-            return join_by_partition(join)
-        try:
-            return join.replicate()
-        except BuildSideTooLargeError:
-            if not may_partition or join.settings.partitioned == "never":
-                raise
-            return join_by_partition(join)
+    overrides = {name: value for name, value in options.items() if value is not None}
+    join = TableJoin(left, other, overrides, problems)
+    plans = plans_joins(join.session)
+    if plans and kind is not None and planned.holds_columns(on):
+        join.refuse()
+        return planned.join_by_columns(left, join.build, on, kind, overrides)
+    condition = read_condition(on, kind, how, problems)
+    names = [] if condition is None else [one for one, _ in condition.names]
+    pairs = () if condition is None else condition.pairs
+    # With the extension Catalyst plans the chain of joins, except full outer joins, joins without `on` and joins of
+    # streams.
+    plans = plans and bool(names) and kind != "full" and not left.isStreaming
+    obstacles = find_obstacles(join.session, pairs)
+    if left.isStreaming:
+        _check_stream(kind, bool(partitioned), problems)
+    if partitioned and condition is not None and not (plans and pairs):
+        problems += obstacles
+    resolve = None if condition is None else partial(resolve_join, condition=condition, kind=kind or "inner")
+    join.check(resolve, names, sends_right=kind not in ("semi", "anti"))
+    assert condition is not None, "or there is a problem"
+    if plans:
+        return planned.join_by_names(left, join.build, condition, join.resolved(), overrides)
+    may_partition = not obstacles and not left.isStreaming
+    if may_partition and join.settings.partitioned == "always":
+        return join_by_partition(join)
+    try:
+        return join.replicate()
+    except BuildSideTooLargeError:
+        if not may_partition or join.settings.partitioned == "never":
+            raise
+        return join_by_partition(join)
 
 
 def _check_stream(kind: str | None, must_partition: bool, problems: list[str]) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sparkext.errors import InvalidScanError
 from sparkext.joins.calls import check_signature
 from sparkext.joins.lineage import Lineage
-from sparkext.scans.resolved_scan import resolve_scan
-from sparkext.spark.extension import has_extension
+from sparkext.scans.resolved_scan import ResolvedScan, resolve_scan
 from sparkext.spark.session_settings import settings_of
 
 if TYPE_CHECKING:
@@ -67,6 +66,6 @@ def scan_parquet(
         is too low.
     """
     resolved = resolve_scan(spark, path, columns, filters)
-    if has_extension(spark):
-        return resolved.read_with_spark()
-    return Lineage.scanning(spark, resolved.plan_in_workers(), resolved.names).frame(settings_of(spark))
+    if isinstance(resolved, ResolvedScan):
+        return Lineage.scanning(spark, resolved.scan, resolved.names).frame(settings_of(spark))
+    return resolved

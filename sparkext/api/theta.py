@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkext.config import BUILD_SIDE_MAX_BYTES
-from sparkext.joins.calls import Transform, transform_function
+from sparkext.joins.calls import transform_function
 from sparkext.joins.resolved_theta import resolve_theta
 from sparkext.joins.table_join import TableJoin
 
@@ -20,13 +19,14 @@ if TYPE_CHECKING:
 
 @transform_function("right, predicate")
 def theta_join(
+    left: DataFrame,
     other: DataFrame | pd.DataFrame | pa.Table,
     /,
     predicate: Callable[[Any, Any], bool],
     *,
     how: str = "inner",
     max_build_bytes: int | str | None = None,
-) -> Transform:
+) -> DataFrame:
     """Join each row with the rows of `other` for which a Python predicate is true.
 
         def near(point, circle):
@@ -77,20 +77,6 @@ def theta_join(
         `spark.executor.pyspark.memory` is too low.
     """
     overrides = {} if max_build_bytes is None else {BUILD_SIDE_MAX_BYTES.name: max_build_bytes}
-    return ThetaJoinCall(other, predicate, how, overrides)
-
-
-@dataclass(frozen=True)
-class ThetaJoinCall:
-    """The arguments of `theta_join` except the left side, unchecked."""
-
-    other: Any
-    predicate: Any
-    how: Any
-    overrides: Mapping[str, object]
-
-    def __call__(self, left: DataFrame) -> DataFrame:
-        """Join in workers: Catalyst plans no Python predicates."""
-        join = TableJoin(left, self.other, self.overrides, [])
-        join.check(partial(resolve_theta, predicate=self.predicate, how=self.how))
-        return join.replicate()
+    join = TableJoin(left, other, overrides, [])
+    join.check(partial(resolve_theta, predicate=predicate, how=how))
+    return join.replicate()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.joins import planned
-from sparkext.joins.calls import Transform, transform_function
+from sparkext.joins.calls import transform_function
 from sparkext.joins.table_join import TableJoin
 from sparkext.spark.extension import plans_joins
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 @transform_function('right, on="time"')
 def asof_join(
+    left: DataFrame,
     other: DataFrame | pd.DataFrame | pa.Table,
     /,
     on: str | tuple[str, str],
@@ -38,7 +38,7 @@ def asof_join(
     allow_exact_matches: bool = True,
     how: str = "left",
     max_build_bytes: int | str | None = None,
-) -> Transform:
+) -> DataFrame:
     """Join each row with the single row of `other` whose `on` value is nearest.
 
         out = trades.transform(asof_join(quotes, on="time", by="symbol", tolerance="2 seconds"))
@@ -99,23 +99,11 @@ def asof_join(
         start, or `spark.executor.pyspark.memory` is too low.
     """
     overrides = {} if max_build_bytes is None else {BUILD_SIDE_MAX_BYTES.name: max_build_bytes}
-    return AsOfJoinCall(other, AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how), overrides)
-
-
-@dataclass(frozen=True)
-class AsOfJoinCall:
-    """The arguments of `asof_join` except the left side, unchecked."""
-
-    other: Any
-    arguments: AsOfArguments
-    overrides: Mapping[str, object]
-
-    def __call__(self, left: DataFrame) -> DataFrame:
-        """Join in the way that the session, the sides and the arguments permit."""
-        join = TableJoin(left, self.other, self.overrides, [])
-        join.check(partial(resolve_as_of, arguments=self.arguments))
-        if plans_joins(join.session) and not left.isStreaming:
-            resolved = join.resolved()
-            if planned.plans_as_of(resolved, join.session.conf.get):
-                return planned.join_as_of(left, join.build, resolved, self.overrides)
-        return join.replicate()
+    arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
+    join = TableJoin(left, other, overrides, [])
+    join.check(partial(resolve_as_of, arguments=arguments))
+    if plans_joins(join.session) and not left.isStreaming:
+        resolved = join.resolved()
+        if planned.plans_as_of(resolved, join.session.conf.get):
+            return planned.join_as_of(left, join.build, resolved, overrides)
+    return join.replicate()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sparkext.asof.resolved_as_of import AsOfArguments, resolve_as_of
 from sparkext.asof.stream_as_of_task import StreamAsOfJoinTask
 from sparkext.joins.arguments import refuse, resolve_ties
-from sparkext.joins.calls import Transform, transform_function
+from sparkext.joins.calls import transform_function
 from sparkext.joins.durations import Duration
 from sparkext.joins.resolved_join import ResolvedJoin
 from sparkext.spark.arrow import arrow_schema
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 @transform_function('right, on="time"')
 def stream_asof_join(
+    left: DataFrame,
     right: DataFrame,
     /,
     *,
@@ -37,7 +37,7 @@ def stream_asof_join(
     how: str = "left",
     ties: str | None = None,
     name: str | None = None,
-) -> Transform:
+) -> DataFrame:
     """Join each row of a stream with the single row of another stream that is nearest in time.
 
         priced = stream_asof_join(trades, quotes, on=("traded", "quoted"), by="symbol", tolerance="5 minutes")
@@ -65,44 +65,27 @@ def stream_asof_join(
     InvalidJoinError
         Lists every problem of the call.
     """
-    arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
-    return StreamAsOfJoinCall(right, arguments, ties, name)
-
-
-@dataclass(frozen=True)
-class StreamAsOfJoinCall:
-    """The arguments of `stream_asof_join` except the left side, unchecked."""
-
-    right: Any
-    arguments: AsOfArguments
-    ties: Any
-    name: Any
-
-    def __call__(self, left: DataFrame) -> DataFrame:
-        """Join two streams, after checking all arguments."""
-        problems: list[str] = []
-        check_name(self.name, problems)
-        direction = self.arguments.direction
-        if direction in ("forward", "nearest") and self.arguments.tolerance is None:
-            problems.append(f"direction={direction!r} requires a tolerance: without it, left rows would wait for ever")
-        streams = read_streams(left, self.right, "asof_join", problems)
-        if streams is None:
-            refuse(problems)
-        assert streams is not None, "or there is a problem"
-        fields, left_schema = streams.right.schema.fields, streams.left.schema
-        resolved = resolve_as_of(streams.inputs(), self.arguments, problems)
-        column = resolve_ties(self.ties, fields, "right", streams.case_sensitive, problems)
-        times = resolve_event_times(streams.left, streams.right, "an as-of join of streams", problems)
-        if resolved is not None and times is not None:
-            _check_times(resolved, times, problems)
+    problems: list[str] = []
+    check_name(name, problems)
+    if direction in ("forward", "nearest") and tolerance is None:
+        problems.append(f"direction={direction!r} requires a tolerance: without it, left rows would wait for ever")
+    streams = read_streams(left, right, "asof_join", problems)
+    if streams is None:
         refuse(problems)
-        assert resolved is not None, "or there is a problem"
-        sides = derive_stored_sides(left_schema, streams.right.schema, resolved, column)
-        # Backward, a row is emitted as soon as the watermark passes it, so its time column keeps the watermark.
-        kept = _find_compared_columns(resolved)[0] if direction == "backward" else None
-        resolved = remove_watermarks(resolved, but=kept)
-        joined = create_join_frame(streams, resolved, sides, self.name, f"ties by {self.ties}", task=StreamAsOfJoinTask)
-        return joined.select(*restore_names(resolved))
+    assert streams is not None, "or there is a problem"
+    arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
+    resolved = resolve_as_of(streams.inputs(), arguments, problems)
+    column = resolve_ties(ties, right.schema.fields, "right", streams.case_sensitive, problems)
+    times = resolve_event_times(left, right, "an as-of join of streams", problems)
+    if resolved is not None and times is not None:
+        _check_times(resolved, times, problems)
+    refuse(problems)
+    assert resolved is not None, "or there is a problem"
+    sides = derive_stored_sides(left.schema, right.schema, resolved, column)
+    # Backward, a row is emitted as soon as the watermark passes it, so its time column keeps the watermark.
+    resolved = remove_watermarks(resolved, but=_find_compared_columns(resolved)[0] if direction == "backward" else None)
+    joined = create_join_frame(streams, resolved, sides, name, f"ties by {ties}", task=StreamAsOfJoinTask)
+    return joined.select(*restore_names(resolved))
 
 
 def _find_compared_columns(resolved: ResolvedJoin) -> tuple[int, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from sparkext.errors import InvalidCallError, InvalidJoinError
 
@@ -20,7 +20,7 @@ _TABLES = ("DataFrame", "Table")
 
 
 class TransformFunction(Protocol[Parameters]):
-    """A function of a DataFrame, which is its first argument; without it, the function returns a transform."""
+    """A function of a DataFrame. Without it, the function returns a function for `DataFrame.transform`."""
 
     __name__: str
 
@@ -33,28 +33,25 @@ class TransformFunction(Protocol[Parameters]):
 
 def transform_function(
     arguments: str, error: type[InvalidCallError] = InvalidJoinError
-) -> Callable[[Callable[Parameters, Transform]], TransformFunction[Parameters]]:
-    """Decorate a function that returns a transform, so that the DataFrame to transform may be its first argument.
+) -> Callable[[Callable[Concatenate[DataFrame, Parameters], DataFrame]], TransformFunction[Parameters]]:
+    """Decorate a function of a DataFrame, so that the call without it returns a function for `DataFrame.transform`.
 
-    Other tables are the positional-only parameters of the function. A call that does not fit the signature raises
-    `error`, which shows both ways to call the function with these `arguments`.
+    The positional-only parameters of the function are tables; the first is the DataFrame. A call that does not fit the
+    signature raises `error`, which shows both ways to call the function with these `arguments`.
     """
 
-    def decorate(function: Callable[Parameters, Transform]) -> TransformFunction[Parameters]:
-        signature = inspect.signature(function)
-        kinds = [parameter.kind for parameter in signature.parameters.values()]
-        tables = kinds.count(inspect.Parameter.POSITIONAL_ONLY) + 1
+    def decorate(function: Callable[Concatenate[DataFrame, Parameters], DataFrame]) -> TransformFunction[Parameters]:
+        kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
+        tables = kinds.count(inspect.Parameter.POSITIONAL_ONLY)
         has_positional = inspect.Parameter.POSITIONAL_OR_KEYWORD in kinds
         name, left = function.__name__, "left" if tables > 1 else "frame"
         usage = f"{name}({left}, {arguments}) or {left}.transform({name}({arguments}))"
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            is_given = len(args) >= tables and (not has_positional or type(args[tables - 1]).__name__ in _TABLES)
-            frames, others = (args[:1], args[1:]) if is_given else ((), args)
-            _check_signature(signature, name, usage, error, others, kwargs)
-            transform = function(*others, **kwargs)
-            return transform(*frames) if frames else transform
+            is_complete = len(args) >= tables and (not has_positional or type(args[tables - 1]).__name__ in _TABLES)
+            _check_call(function, args if is_complete else (None, *args), kwargs, usage, error)
+            return function(*args, **kwargs) if is_complete else lambda frame: function(frame, *args, **kwargs)
 
         return call
 
@@ -62,16 +59,14 @@ def transform_function(
 
 
 def check_signature(
-    usage: str, error: type[InvalidCallError] = InvalidJoinError
+    usage: str, error: type[InvalidCallError]
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Decorate a public function: a call that does not fit its signature raises `error`, which shows `usage`."""
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        signature = inspect.signature(function)
-
         @functools.wraps(function)
         def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-            _check_signature(signature, function.__name__, usage, error, args, kwargs)
+            _check_call(function, args, kwargs, usage, error)
             return function(*args, **kwargs)
 
         return call
@@ -79,15 +74,14 @@ def check_signature(
     return decorate
 
 
-def _check_signature(
-    signature: inspect.Signature,
-    name: str,
+def _check_call(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
     usage: str,
     error: type[InvalidCallError],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
 ) -> None:
     try:
-        signature.bind(*args, **kwargs)
+        inspect.signature(function).bind(*args, **kwargs)
     except TypeError as problem:
-        raise error([f"{name}: {problem}. Call it as {usage}"]) from None
+        raise error([f"{function.__name__}: {problem}. Call it as {usage}"]) from None

@@ -16,24 +16,18 @@ from sparkext.spark.session_settings import is_case_sensitive, read_session_opti
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    Resolve = Callable[[JoinInputs, list[str]], ResolvedJoin | None]
+    Resolve = Callable[..., ResolvedJoin | None]
 
 
 class TableJoin:
     """A call of a transform with its left side.
 
-    `problems` are the problems of the call that have been found so far. `resolve` returns the join of two sides, or
-    None after adding to the problems that it is passed; it is called again for each pipeline that the join may extend.
+    `problems` are the problems of the call found so far. `resolve(inputs, problems=…)` returns the join, or None after
+    adding to the problems that it is passed; it is called once for each pipeline that the join may extend.
     """
 
     def __init__(self, left: Any, other: Any, overrides: Mapping[str, object], problems: list[str]) -> None:
-        """Read the settings and convert `other`.
-
-        Raises
-        ------
-        InvalidJoinError
-            `left` is no Spark DataFrame.
-        """
+        """Read the settings and convert `other`. Raise if `left` is no Spark DataFrame."""
         if not check_dataframe("the left side", left, problems):
             refuse(problems[-1:])
         self.left: DataFrame = left
@@ -57,14 +51,8 @@ class TableJoin:
     def check(self, resolve: Resolve | None, names: Sequence[str] = (), *, sends_right: bool = True) -> None:
         """Check types and resolve columns, and raise all problems of the call.
 
-        Parameters
-        ----------
-        resolve
-            None if the condition of the join has problems.
-        names
-            The left columns of the condition, to be checked if `other` has problems.
-        sends_right
-            Whether all columns of the right side are sent to workers.
+        `resolve` is None if the condition of the join has problems. `names` are the left columns of the condition, to
+        be checked if `other` has problems. `sends_right`: whether all right columns are sent to workers.
         """
         check_arrow_types(self.left.schema, "left", self._problems)
         if sends_right and self._build is not None:
@@ -76,14 +64,14 @@ class TableJoin:
             for name in names:
                 resolve_column(name, fields, "left", self._case_sensitive, self._problems)
         elif resolve is not None:
-            resolved = resolve(self._inputs(lineage), self._problems)
+            resolved = resolve(self._inputs(lineage), problems=self._problems)
         self.refuse()
         assert resolve is not None and resolved is not None, "or there is a problem"
         self._resolve, self._extended, self._resolved = resolve, lineage, resolved
 
     def resolved(self) -> ResolvedJoin:
         """Return the join as the first of a new pipeline, after `check`."""
-        resolved = self._resolve(self._inputs(Lineage.starting_at(self.left)), [])
+        resolved = self._resolve(self._inputs(Lineage.starting_at(self.left)), problems=[])
         assert resolved is not None, "it has been checked"
         return resolved
 

@@ -14,8 +14,9 @@ from sparkext.parquet.s3_settings import derive_bucket
 from sparkext.plans.expressions.key_types import KeyType
 from sparkext.plans.pipeline.scan import DataFile, plan_splits
 from sparkext.rows.types import spark_key_type
-from sparkext.scans.scan_filter import Alternatives, as_column, read_filters
+from sparkext.scans.scan_filter import as_column, read_filters
 from sparkext.scans.scanned_table import ProbeScan, ScannedTable
+from sparkext.spark.extension import has_extension
 from sparkext.spark.frames import quote_name
 from sparkext.spark.session_settings import (
     access_hadoop_settings,
@@ -51,63 +52,16 @@ _REFUSED = (
 
 @dataclass(frozen=True)
 class ResolvedScan:
-    """A checked call of `scan_parquet`. `names` are the columns to emit, as the caller spells them.
+    """A scan by workers, and the names of the columns that it emits."""
 
-    `frame` is Spark's own DataFrame of the files, and `find` maps a name to the column of `frame` that it refers to.
-    """
-
-    spark: SparkSession
-    paths: Sequence[str]
+    scan: ProbeScan
     names: Sequence[str]
-    tests: Alternatives
-    frame: DataFrame
-    find: Callable[[str], str | None]
-
-    def read_with_spark(self) -> DataFrame:
-        """Return the rows as Spark reads them."""
-        condition = as_column(self.tests)
-        kept = self.frame if condition is None else self.frame.where(condition)
-        return kept.select(*map(quote_name, self.names))
-
-    def plan_in_workers(self) -> ProbeScan:
-        """List the files and divide them into parts that workers read.
-
-        Raises
-        ------
-        InvalidScanError
-            Lists the reasons why workers cannot read the files as Spark does.
-        """
-        spark = self.spark
-        tested = [test.name for alternative in self.tests for test in alternative]
-        read = list(dict.fromkeys(str(self.find(name)) for name in (*self.names, *tested)))
-        by_name = {field.name: field for field in self.frame.schema.fields}
-        problems = _find_unreadable(spark, [by_name[name] for name in read])
-        partitions, files = _list_files(spark, self.paths, self.frame, by_name, problems)
-        buckets = _find_buckets(spark, files, problems)
-        if problems:
-            raise InvalidScanError(problems)
-        table = ScannedTable(
-            tuple(by_name[name] for name in read),
-            tuple(partitions.index(name) if name in partitions else None for name in read),
-            self.tests,
-            tuple(files),
-            buckets,
-            is_case_sensitive(spark),
-            Calendars(*(str(spark.conf.get(key)).upper() == "CORRECTED" for key in _REBASE_MODES)),
-        )
-        parts = plan_splits(
-            files,
-            read_parallelism(spark),
-            read_byte_setting(spark, "spark.sql.files.maxPartitionBytes"),
-            read_byte_setting(spark, "spark.sql.files.openCostInBytes"),
-        )
-        return ProbeScan(table, tuple(read.index(str(self.find(name))) for name in self.names), tuple(parts))
 
 
 def resolve_scan(
     spark: SparkSession, path: Paths, columns: Sequence[str] | None, filters: Sequence[Any] | None
-) -> ResolvedScan:
-    """Check the arguments of `scan_parquet`.
+) -> ResolvedScan | DataFrame:
+    """Check the arguments of `scan_parquet` and list the files. With the extension, return Spark's own DataFrame.
 
     Raises
     ------
@@ -118,14 +72,43 @@ def resolve_scan(
     paths = _parse_paths(path, problems)
     if problems:
         raise InvalidScanError(problems)
-    frame = spark.read.parquet(*paths)
-    find = _create_finder(frame.columns, is_case_sensitive(spark))
-    picked = _pick_columns(columns, frame.columns, find, problems)
-    compared = {field.name: _find_compared_type(field) for field in frame.schema.fields}
-    tests = read_filters(filters, compared, find, problems)
+    whole = spark.read.parquet(*paths)
+    fields = whole.schema.fields
+    case_sensitive = is_case_sensitive(spark)
+    find = _create_finder(whole.columns, case_sensitive)
+    picked = _pick_columns(columns, whole.columns, find, problems)
+    tests = read_filters(filters, {field.name: _find_compared_type(field) for field in fields}, find, problems)
     if problems:
         raise InvalidScanError(problems)
-    return ResolvedScan(spark, paths, picked, tests, frame, find)
+    if has_extension(spark):
+        condition = as_column(tests)
+        kept = whole if condition is None else whole.where(condition)
+        return kept.select(*map(quote_name, picked))
+    tested = [test.name for alternative in tests for test in alternative]
+    read = list(dict.fromkeys(str(find(name)) for name in (*picked, *tested)))
+    by_name = {field.name: field for field in fields}
+    problems += _find_unreadable(spark, [by_name[name] for name in read])
+    partitions, files = _list_files(spark, paths, whole, by_name, problems)
+    buckets = _find_buckets(spark, files, problems)
+    if problems:
+        raise InvalidScanError(problems)
+    table = ScannedTable(
+        tuple(by_name[name] for name in read),
+        tuple(partitions.index(name) if name in partitions else None for name in read),
+        tests,
+        tuple(files),
+        buckets,
+        case_sensitive,
+        Calendars(*(str(spark.conf.get(key)).upper() == "CORRECTED" for key in _REBASE_MODES)),
+    )
+    parts = plan_splits(
+        files,
+        read_parallelism(spark),
+        read_byte_setting(spark, "spark.sql.files.maxPartitionBytes"),
+        read_byte_setting(spark, "spark.sql.files.openCostInBytes"),
+    )
+    scan = ProbeScan(table, tuple(read.index(str(find(name))) for name in picked), tuple(parts))
+    return ResolvedScan(scan, picked)
 
 
 def _parse_paths(path: Any, problems: list[str]) -> list[str]:

@@ -46,10 +46,6 @@ FACTS = pd.DataFrame({"k": [1]})
             'Call it as ordered(frame, time="time") or frame.transform(ordered(time="time"))',
         ),
         (lambda: cql("a", "b"), "Call it as cql(text)"),
-        *(
-            (lambda value=value: pipelined_join(ITEMS, on="k", partitioned=value), f"{value!r}: expected True, False")
-            for value in ("yes", "no", "", 0, 1, "always")
-        ),
     ],
 )
 def test_a_call_that_is_none(call: Callable[[], Any], usage: str) -> None:

@@ -489,6 +489,12 @@ def test_wrong_options(left: DataFrame, right: DataFrame, options: dict[str, Any
     assert expected in text
 
 
+@pytest.mark.parametrize("value", ["yes", "no", "", 0, 1, "always"], ids=repr)
+def test_wrong_partitioned(left: DataFrame, right: DataFrame, value: Any) -> None:
+    found = problems(left, right, "nope", partitioned=value)
+    assert f"partitioned={value!r}: expected True or False" in found and len(found) == 3
+
+
 def test_two_wrong_options(left: DataFrame, right: DataFrame) -> None:
     text = refusal(left, right, "k", error=ConfigError, algorithm="quick", max_build_bytes="lots")
     assert "'quick'" in text and "'lots'" in text

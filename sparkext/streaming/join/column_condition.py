@@ -13,6 +13,8 @@ from sparkext.plans.pipeline.spec import MIRRORED, MOST_COMPARED, RANGE_OPERATOR
 from sparkext.plans.shuffle.fragments import LEFT, RIGHT
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.catalyst import AnalysedJoin, arguments_of, name_of
+from sparkext.streaming.arguments import JoinedStreams
+from sparkext.streaming.join.stream_condition import NameCondition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,22 +31,27 @@ _COMPUTED = "__sparkext_compared_"
 
 
 @dataclass(frozen=True)
-class ColumnCondition:
+class ColumnCondition(NameCondition):
     """A join of two DataFrames on Columns, reduced to a join on column names.
 
-    `left` and `right` are filtered by the conjuncts that read only this side. Compared values that are no column have
-    been appended as computed columns. `names` are the comparisons, by column name. `text` is the whole condition.
+    The streams are filtered by the conjuncts that read only one side. Compared values that are no column have been
+    appended as computed columns. `text` is the whole condition.
     """
 
-    left: DataFrame
-    right: DataFrame
-    names: JoinCondition
     text: str
     _join: AnalysedJoin
     _rest: tuple[Any, ...]
 
-    def hide_computed(self, resolved: ResolvedJoin) -> ResolvedJoin:
-        """Return the join without the computed columns in its result."""
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The whole condition, whose filters the columns do not show."""
+        return (self.text,)
+
+    def resolve(self, kind: str, problems: list[str]) -> ResolvedJoin | None:
+        """Resolve the columns. The computed columns are not in the result."""
+        resolved = super().resolve(kind, problems)
+        if resolved is None:
+            return None
         outputs = tuple(out for out in resolved.outputs if not out.field.name.startswith(_COMPUTED))
         return replace(resolved, outputs=outputs)
 
@@ -53,14 +60,12 @@ class ColumnCondition:
         return self._join.where(pairs, self._rest)
 
 
-def read_columns(
-    left: DataFrame, right: DataFrame, condition: Column, kind: str, problems: list[str]
-) -> ColumnCondition | None:
+def read_columns(streams: JoinedStreams, condition: Column, kind: str, problems: list[str]) -> ColumnCondition | None:
     """Split a condition; return None if `problems` got longer."""
     from pyspark.errors import AnalysisException
 
     try:
-        join = AnalysedJoin(left, right, condition)
+        join = AnalysedJoin(streams.left, streams.right, condition)
     except AnalysisException as error:
         problems.append(f"on={condition}: {str(error).splitlines()[0]}")
         return None
@@ -83,7 +88,8 @@ def read_columns(
         )
         return None
     names = JoinCondition(tuple(parts.pairs), using=False, ranges=tuple(parts.ranges))
-    return ColumnCondition(parts.frame(LEFT), parts.frame(RIGHT), names, text, join, tuple(parts.rest))
+    filtered = replace(streams, left=parts.frame(LEFT), right=parts.frame(RIGHT))
+    return ColumnCondition(filtered, names, text, join, tuple(parts.rest))
 
 
 class _ConditionParts:

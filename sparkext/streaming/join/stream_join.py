@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkext.joins.arguments import read_kind, refuse
-from sparkext.joins.calls import Transform, transform_function
+from sparkext.joins.calls import transform_function
 from sparkext.joins.durations import Duration
-from sparkext.streaming.arguments import check_name, read_streams
+from sparkext.joins.join_condition import read_condition
+from sparkext.spark.frames import is_column
+from sparkext.streaming.arguments import JoinedStreams, check_name, read_streams
+from sparkext.streaming.join.column_condition import read_columns
 from sparkext.streaming.join.event_times import remove_watermarks, resolve_time_column
 from sparkext.streaming.join.frame import create_join_frame, restore_names
 from sparkext.streaming.join.retention import resolve_stored_sides
-from sparkext.streaming.join.stream_condition import read_stream_condition
+from sparkext.streaming.join.stream_condition import FunctionCondition, NameCondition, StreamCondition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 @transform_function('right, on=[("price", ">=", "low")]')
 def stream_join(
+    left: DataFrame,
     right: DataFrame,
     /,
     *,
@@ -32,7 +35,7 @@ def stream_join(
     retain: Duration | tuple[Duration | None, Duration | None] | None = None,
     event_time: str | None = None,
     name: str | None = None,
-) -> Transform:
+) -> DataFrame:
     """Join two streams on any condition, with or without equalities.
 
         hits = stream_join(orders, quotes, on=[("price", ">=", "low"), ("price", "<", "high")])
@@ -73,51 +76,41 @@ def stream_join(
     InvalidJoinError
         Lists every problem of the call.
     """
-    return StreamJoinCall(right, on, how, retain, event_time, name)
-
-
-@dataclass(frozen=True)
-class StreamJoinCall:
-    """The arguments of `stream_join` except the left side, unchecked."""
-
-    right: Any
-    on: Any
-    how: Any
-    retain: Any
-    event_time: Any
-    name: Any
-
-    def __call__(self, left: DataFrame) -> DataFrame:
-        """Join two streams, after checking all arguments."""
-        problems: list[str] = []
-        kind = self._read_kind(problems)
-        check_name(self.name, problems)
-        streams = read_streams(left, self.right, "pipelined_join", problems)
-        condition = read_stream_condition(streams, self.on, kind, self.how, problems)
-        if condition is None:
-            refuse(problems)
-        assert condition is not None, "or there is a problem"
-        streams, kind = condition.streams, kind or "inner"
-        resolved = condition.resolve(kind, problems)
-        tells_time = self.event_time is not None
-        sides = resolve_stored_sides(streams.left, streams.right, self.retain, kind, tells_time, problems)
-        time = None
-        if resolved is not None and sides is not None and tells_time:
-            time = resolve_time_column(self.event_time, resolved, sides, streams.case_sensitive, problems)
+    problems: list[str] = []
+    kind = read_kind(how, ("inner", "left", "semi"), "stream_join", problems)
+    if event_time is not None and (not isinstance(event_time, str) or kind not in ("inner", "left")):
+        problems.append(
+            f"event_time={event_time!r}: expected a name, for an inner or a left join (the time at which a semi join"
+            " emits a row depends on which match arrives first)"
+        )
+    check_name(name, problems)
+    streams = read_streams(left, right, "pipelined_join", problems)
+    condition = _read_condition(streams, on, kind, how, problems)
+    if condition is None:
         refuse(problems)
-        assert resolved is not None and sides is not None, "or there is a problem"
-        resolved = remove_watermarks(resolved)
-        pairs = condition.where(create_join_frame(streams, resolved, sides, self.name, *condition.texts))
-        return pairs.select(*restore_names(resolved), *([] if time is None else [time.column()]))
+    assert condition is not None, "or there is a problem"
+    streams, kind = condition.streams, kind or "inner"
+    resolved = condition.resolve(kind, problems)
+    sides = resolve_stored_sides(streams.left, streams.right, retain, kind, event_time is not None, problems)
+    time = None
+    if resolved is not None and sides is not None and event_time is not None:
+        time = resolve_time_column(event_time, resolved, sides, streams.case_sensitive, problems)
+    refuse(problems)
+    assert resolved is not None and sides is not None, "or there is a problem"
+    resolved = remove_watermarks(resolved)
+    pairs = condition.where(create_join_frame(streams, resolved, sides, name, *condition.texts))
+    return pairs.select(*restore_names(resolved), *([] if time is None else [time.column()]))
 
-    def _read_kind(self, problems: list[str]) -> str | None:
-        """Return the join kind, None if it is invalid; check the arguments that not all kinds support."""
-        kind = read_kind(self.how, ("inner", "left", "semi"), "stream_join", problems)
-        if kind not in (None, "inner") and callable(self.on):
-            problems.append(f"how={self.how!r}: expected 'inner' for a join by a function")
-        if self.event_time is not None and (not isinstance(self.event_time, str) or kind not in ("inner", "left")):
-            problems.append(
-                f"event_time={self.event_time!r}: expected a name, for an inner or a left join (the time at which a"
-                " semi join emits a row depends on which match arrives first)"
-            )
-        return kind
+
+def _read_condition(
+    streams: JoinedStreams | None, on: Any, kind: str | None, how: Any, problems: list[str]
+) -> StreamCondition | None:
+    """Return the condition, or None if `problems` got longer or there are no `streams`."""
+    if is_column(on):
+        return None if streams is None else read_columns(streams, on, kind or "inner", problems)
+    if callable(on):
+        if kind not in (None, "inner"):
+            problems.append(f"how={how!r}: expected 'inner' for a join by a function")
+        return None if streams is None else FunctionCondition(streams, on)
+    names = read_condition(on, kind, how, problems)
+    return None if streams is None or names is None else NameCondition(streams, names)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.errors import InvalidOrderError
 from sparkext.joins.arguments import check_arrow_types, check_column_name, check_flag, resolve_named, resolve_ties
-from sparkext.joins.calls import Transform, transform_function
+from sparkext.joins.calls import transform_function
 from sparkext.joins.columns import resolve_column
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.frames import is_column, is_dataframe
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 @transform_function('time="time"', InvalidOrderError)
 def ordered(
+    frame: DataFrame,
+    /,
     *,
     time: str,
     order_key: str | Sequence[str] | Column | DataFrame | None = None,
@@ -40,7 +42,7 @@ def ordered(
     split: bool = True,
     late: str | None = None,
     name: str | None = None,
-) -> Transform:
+) -> DataFrame:
     """Put the rows of each order key in the order of time, and optionally process them in that order.
 
         alerts = ordered(readings, time="ts", operator_key="sensor", order_key="device",
@@ -93,39 +95,24 @@ def ordered(
     InvalidOrderError
         Lists every problem of the call.
     """
-    columns = _ColumnArguments(time, order_key, operator_key, ties)
-    return OrderedCall(columns, _FunctionArguments(apply, schema, state, pickle_state), split, late, name)
-
-
-@dataclass(frozen=True)
-class OrderedCall:
-    """The arguments of `ordered` except the DataFrame, unchecked."""
-
-    columns: _ColumnArguments
-    function: _FunctionArguments
-    split: Any
-    late: Any
-    name: Any
-
-    def __call__(self, frame: DataFrame) -> DataFrame:
-        """Order the rows of a DataFrame, after checking all arguments."""
-        problems: list[str] = []
-        check_name(self.name, problems)
-        check_flag("split", self.split, problems)
-        if self.late is not None:
-            check_column_name("late", self.late, problems)
-        session = resolve_order_session(frame, problems)
-        if session is None or problems:
-            raise InvalidOrderError(problems)
-        case_sensitive = is_case_sensitive(session)
-        check_arrow_types(frame.schema, "the", problems)
-        columns = self.columns.resolve(frame, case_sensitive, problems)
-        function = self.function.resolve(frame, self.columns, case_sensitive, problems)
-        if problems:
-            raise InvalidOrderError(problems)
-        assert columns is not None, "or there is a problem"
-        settings = settings_of(session)
-        return create_order_frame(columns, function, settings, split=self.split, late=self.late, name=self.name)
+    problems: list[str] = []
+    check_name(name, problems)
+    check_flag("split", split, problems)
+    if late is not None:
+        check_column_name("late", late, problems)
+    session = resolve_order_session(frame, problems)
+    if session is None or problems:
+        raise InvalidOrderError(problems)
+    check_arrow_types(frame.schema, "the", problems)
+    case_sensitive = is_case_sensitive(session)
+    arguments = _ColumnArguments(time, order_key, operator_key, ties)
+    columns = arguments.resolve(frame, case_sensitive, problems)
+    function = _FunctionArguments(apply, schema, state, pickle_state)
+    operator = function.resolve(frame, arguments, case_sensitive, problems)
+    if problems:
+        raise InvalidOrderError(problems)
+    assert columns is not None, "or there is a problem"
+    return create_order_frame(columns, operator, settings_of(session), split=split, late=late, name=name)
 
 
 @dataclass(frozen=True)

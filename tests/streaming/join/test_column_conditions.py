@@ -12,6 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sparkext import SparkExtError
+from sparkext.spark.session_settings import settings_of
+from sparkext.streaming.arguments import JoinedStreams
 from sparkext.streaming.join.column_condition import read_columns
 from sparkext.streams import stream_join
 from tests.support.feeds import Feed, Sink, bare, points, run, spans
@@ -87,7 +89,8 @@ def test_like_a_join_of_tables(feeds: tuple[Feed, Feed], name: str, tmp_path: Pa
 def _parts(left: DataFrame, right: DataFrame, on: Column) -> tuple[list[str], list[str], int]:
     """Return the equalities and comparisons that an index looks up, and the number of conjuncts after the join."""
     problems: list[str] = []
-    read = read_columns(left, right, on, "inner", problems)
+    streams = JoinedStreams(left, right, settings_of(left.sparkSession), case_sensitive=False)
+    read = read_columns(streams, on, "inner", problems)
     assert read is not None and not problems
     equal = [f"{pair.left} {'<=>' if pair.null_safe else '='} {pair.right}" for pair in read.names.pairs]
     compared = [f"{pair.left} {pair.op} {pair.right}" for pair in read.names.ranges]
