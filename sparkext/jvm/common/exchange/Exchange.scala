@@ -62,9 +62,8 @@ case class Exchange(
 
 object Exchange {
 
-  import Shared.formats
 
-  private val MostBuckets = Shared("many_buckets").extract[Int]
+  private val MostBuckets = Shared[Int]("many_buckets")
 
   /** Each bucket costs every task a block, so there are few buckets per partition, and few if few bytes are expected. */
   private val BucketsPerPartition = 4

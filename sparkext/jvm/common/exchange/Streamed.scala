@@ -15,9 +15,8 @@ import org.apache.spark.sql.types.{BinaryType, BooleanType, IntegerType, StructT
 case class Streamed(maps: Int, partitions: Int)
 
 object Streamed {
-  import Shared.formats
 
-  private val BucketsPerPartition = Shared("buckets_per_partition").extract[Int]
+  private val BucketsPerPartition = Shared[Int]("buckets_per_partition")
   private val Secured =
     Seq("spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 
