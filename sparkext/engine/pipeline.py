@@ -54,7 +54,7 @@ class Resources:
         probe = process_probe()
         return cls(
             partial(probe.headroom, tasks),
-            lambda limit: tasks(limit, probe.binding_group),
+            partial(probe.count_tasks, tasks),
             freed.reclaim,
             may_begin(count_owned_cores()),
         )

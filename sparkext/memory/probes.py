@@ -110,6 +110,10 @@ class MemoryProbe:
             self._own_limit = before
             self.expire()
 
+    def count_tasks(self, tasks: Tasks, limit: str) -> int:
+        """Return the number of tasks that share a limit; for control groups, the tightest in the last measurement."""
+        return tasks(limit, self.binding_group)
+
     def headroom(self, tasks: Tasks = _count_one_task) -> Headroom | None:
         """Return the bytes that this process can still allocate, never negative; None if no limit is known.
 

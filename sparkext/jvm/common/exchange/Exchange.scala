@@ -62,7 +62,6 @@ case class Exchange(
 
 object Exchange {
 
-
   private val MostBuckets = Shared[Int]("many_buckets")
 
   /** Each bucket costs every task a block, so there are few buckets per partition, and few if few bytes are expected. */

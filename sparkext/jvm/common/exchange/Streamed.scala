@@ -33,7 +33,8 @@ object Streamed {
     for {
       _ <- Reasons.check(SparkShim.streams, Reason("NO_PIPELINED_SHUFFLE", context.version))
       _ <-
-        Seq(DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED).find(conf.get(_)).map(key => Reason("TASKS_NOT_FIXED", key.key)).toLeft(())
+        Seq(DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED).find(conf.get(_)).map(key =>
+          Reason("TASKS_NOT_FIXED", key.key)).toLeft(())
       _ <-
         Secured.find(conf.getBoolean(_, false)).map(key => Reason("SECURED_CONNECTIONS", key)).toLeft(())
       _ <- Reasons.check(cores >= 2, Reason("TOO_FEW_CORES"))
