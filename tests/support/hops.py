@@ -8,6 +8,7 @@ pulls from a generator, functions that it was given, and operators of values (`_
 
 from __future__ import annotations
 
+import gc
 import inspect
 import random
 import re
@@ -58,12 +59,14 @@ class Trace:
     _seen: set[tuple[str, str]] = field(default_factory=set)
 
     def start(self) -> None:
+        gc.disable()  # a collection would call `engine.worker_task` at any place
         threading.setprofile(self._record)
         sys.setprofile(self._record)
 
     def stop(self) -> None:
         sys.setprofile(None)
         threading.setprofile(None)
+        gc.enable()
 
     def _record(self, frame: FrameType, event: str, _: Any) -> None:
         module = _module_of(frame)
