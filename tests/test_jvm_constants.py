@@ -16,7 +16,7 @@ from sparkext.plans.expressions.expression import ARITY, COMPARISONS, LEAVES, VA
 from sparkext.plans.expressions.key_types import KEY_TYPE_NAMES
 from sparkext.spark.jar import locate_jar
 
-SCALA = Path(__file__).parents[1] / "sparkext" / "jvm" / "common" / "protocol"
+SCALA = Path(__file__).parents[1] / "sparkext" / "jvm" / "common" / "expressions"
 TABLES = {
     name
     for path in SCALA.parent.rglob("*.scala")

@@ -339,8 +339,8 @@ def test_every_operator(spark: SparkSession, name: str, ansi: bool) -> None:
     us, vs = (pa.array(side, arrow_type) for side in zip(*itertools.product(values, values), strict=True))
     jvm = spark._jvm
     assert jvm is not None
-    column_ref = jvm.org.apache.spark.sql.sparkext.ColumnRef
-    evaluator = getattr(getattr(jvm.org.apache.spark.sql.sparkext, "WorkerEvaluator$Compiled$"), "MODULE$")
+    column_ref = jvm.org.apache.spark.sql.sparkext.joins.ColumnRef
+    evaluator = getattr(getattr(jvm.org.apache.spark.sql.sparkext.expressions, "WorkerEvaluator$Compiled$"), "MODULE$")
     json_methods = getattr(getattr(jvm.org.json4s.jackson, "JsonMethods$"), "MODULE$")
     is_null = jvm.org.apache.spark.sql.catalyst.expressions.IsNull
     with configured(spark, **{"spark_sql_ansi_enabled": str(ansi).lower()}):

@@ -184,7 +184,7 @@ class Operations:
         methods = getattr(getattr(jvm.org.json4s.jackson, "JsonMethods$"), "MODULE$")
         place = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
         _, u, v = (pairs._jdf.queryExecution().analyzed().output().apply(number) for number in range(3))
-        place = place.updated(u, package.ColumnRef(0, 0)).updated(v, package.ColumnRef(0, 1))
+        place = place.updated(u, package.joins.ColumnRef(0, 0)).updated(v, package.joins.ColumnRef(0, 1))
         self.names: list[str] = []
         self.sparks: list[Any] = []
         self.nodes: list[Expression] = []
@@ -432,13 +432,13 @@ def test_errors_are_those_that_spark_makes_of_the_values(spark: SparkSession, te
     read = []
     for number, kind in enumerate(kinds):
         attribute = df._jdf.queryExecution().analyzed().output().apply(number)
-        pairs.add(jvm.scala.Tuple2(attribute, package.ColumnRef(0, number)))
+        pairs.add(jvm.scala.Tuple2(attribute, package.joins.ColumnRef(0, number)))
         read.append(expression.column(0, number, None if kind is None else parse_key_type(kind)))
     node = expression.condition("and", *(expression.condition("is_null", column) for column in read))
     told = read_failing_values(node, RowSet.of_morsel([Column.of(array) for array in data.values()], 1), 0)
     methods = getattr(getattr(jvm.org.json4s.jackson, "JsonMethods$"), "MODULE$")
     converters = jvm.scala.jdk.javaapi.CollectionConverters
-    condition = package.PairCondition(made, converters.asScala(pairs).toSeq())
+    condition = package.expressions.PairCondition(made, converters.asScala(pairs).toSeq())
     error = condition.error(methods.fromJsonNode(methods.mapper().readTree(json.dumps(told))))
     if FAILURES[text] is None:
         assert "workers cannot evaluate what Spark evaluates to 1" in error.getMessage()

@@ -62,7 +62,9 @@ def build_files(spark: SparkSession) -> set[str]:
 def assert_freed(spark: SparkSession, before: set[str]) -> None:
     """Assert that no publishing thread runs, and that no new file remains once plans are garbage-collected."""
     jvm = spark.sparkContext._jvm
-    threads = getattr(getattr(jvm.org.apache.spark.sql.sparkext, "BuildSidePublisher$"), "MODULE$").threads()
+    threads = getattr(
+        getattr(jvm.org.apache.spark.sql.sparkext.build_sides, "BuildSidePublisher$"), "MODULE$"
+    ).threads()
     wait_until(lambda: threads.getActiveCount() == 0, "all build threads have ended")
 
     def collected() -> bool:
@@ -152,7 +154,9 @@ def test_no_report_of_a_task_that_is_cut_short_stays(spark: SparkSession) -> Non
         assert len(joined(spark, probe=large).limit(1).collect()) == 1
     (folder / "a-run.1.report.ab12.part").touch()
     jvm = spark.sparkContext._jvm
-    jvm.org.apache.spark.sql.sparkext.TaskReports.removeLater(jvm.java.io.File(str(folder / "a-run.1.report")).toPath())
+    jvm.org.apache.spark.sql.sparkext.protocol.TaskReports.removeLater(
+        jvm.java.io.File(str(folder / "a-run.1.report")).toPath()
+    )
     wait_until(lambda: not [*folder.glob("*.report*")], "no report is left")
 
 
@@ -257,7 +261,7 @@ def script(path: Path, *lines: str) -> Path:
 
 def worker_python(spark: SparkSession) -> Any:
     """Return the JVM object that queries Python interpreters."""
-    return getattr(getattr(spark.sparkContext._jvm.org.apache.spark.sql.sparkext, "WorkerPython$"), "MODULE$")
+    return getattr(getattr(spark.sparkContext._jvm.org.apache.spark.sql.sparkext.python, "WorkerPython$"), "MODULE$")
 
 
 def test_a_python_that_does_not_exist(spark: SparkSession) -> None:
@@ -346,7 +350,7 @@ def test_a_python_that_hangs_is_not_waited_for_by_every_plan(spark: SparkSession
     asked = tmp_path / "asked"
     silent = script(tmp_path / "silent", f"echo >> {asked}", "exec sleep 1000")
     broken = script(tmp_path / "broken", f"echo >> {asked}", "exit 1")
-    answers = spark._jvm.org.apache.spark.sql.sparkext.PythonAnswers(1000, 3000)  # type: ignore[union-attr]
+    answers = spark._jvm.org.apache.spark.sql.sparkext.python.PythonAnswers(1000, 3000)  # type: ignore[union-attr]
     for python, times in ((silent, 1), (broken, 3)):
         asked.write_text("")
         assert [answers.of(str(python)).isLeft() for _ in range(3)] == [True] * 3

@@ -46,7 +46,7 @@ def _tables(spark: SparkSession) -> Iterator[None]:
 def logged(spark: SparkSession) -> Iterator[Any]:
     """Yield a writer that receives the log messages of planning."""
     logging: Any = spark._jvm.org.apache.logging.log4j
-    name = "org.apache.spark.sql.sparkext.Guarded"
+    name = "org.apache.spark.sql.sparkext.planning.Guarded"
     writer = spark._jvm.java.io.StringWriter()
     appender = logging.core.appender.WriterAppender.newBuilder().setName("options").setTarget(writer).build()
     appender.start()
@@ -62,7 +62,7 @@ def logged(spark: SparkSession) -> Iterator[Any]:
 
 def settings(spark: SparkSession) -> Any:
     """Return the settings as planning reads them."""
-    return spark._jvm.org.apache.spark.sql.sparkext.Settings(spark._jsparkSession.sessionState().conf())
+    return spark._jvm.org.apache.spark.sql.sparkext.protocol.Settings(spark._jsparkSession.sessionState().conf())
 
 
 # --- unreadable values ---

@@ -79,7 +79,7 @@ def test_an_existence_join_that_is_declined(spark: SparkSession, query: str, nam
 def fault(spark: SparkSession, part: str, thrown: str, message: str = "injected") -> Iterator[None]:
     """Make a part of planning throw whenever it begins."""
     jvm: Any = spark._jvm
-    guarded = jvm.org.apache.spark.sql.sparkext.Guarded
+    guarded = jvm.org.apache.spark.sql.sparkext.planning.Guarded
     guarded.inject(part, reduce(getattr, thrown.split("."), jvm)(message))
     try:
         yield
@@ -164,7 +164,7 @@ def test_a_fault_in_what_is_said_of_joins(spark: SparkSession) -> None:
 def test_a_fault_is_logged_once(spark: SparkSession) -> None:
     logging: Any = spark._jvm.org.apache.logging.log4j
     writer = spark._jvm.java.io.StringWriter()
-    name = "org.apache.spark.sql.sparkext.Guarded"
+    name = "org.apache.spark.sql.sparkext.planning.Guarded"
     appender = logging.core.appender.WriterAppender.newBuilder().setName("faults").setTarget(writer).build()
     appender.start()
     logger = logging.LogManager.getContext(False).getLogger(name)

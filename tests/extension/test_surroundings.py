@@ -517,7 +517,7 @@ def test_explain(spark: SparkSession) -> None:
 
 def test_fallback_is_logged_if_asked_for(spark: SparkSession) -> None:
     logging = spark.sparkContext._jvm.org.apache.logging.log4j
-    name = "org.apache.spark.sql.sparkext.PipelinedJoinStrategy"
+    name = "org.apache.spark.sql.sparkext.planning.PipelinedJoinStrategy"
     text = spark.sparkContext._jvm.java.io.StringWriter()
     appender = logging.core.appender.WriterAppender.createAppender(None, None, text, "captured", False, True)
     appender.start()

@@ -192,7 +192,7 @@ def test_the_report_names_it(spark: SparkSession) -> None:
 def test_a_fault_in_planning_it(spark: SparkSession) -> None:
     """The pipeline emits all rows, as it does without a top-n."""
     jvm: Any = spark._jvm
-    guarded = jvm.org.apache.spark.sql.sparkext.Guarded
+    guarded = jvm.org.apache.spark.sql.sparkext.planning.Guarded
     guarded.inject("top", jvm.java.lang.IllegalStateException("injected"))
     try:
         df = spark.sql(f"SELECT id {JOINED} ORDER BY id LIMIT 3")

@@ -224,7 +224,7 @@ def _look_at_plan(frame: DataFrame, outcome: Outcome) -> None:
     """Count the joins of an executed plan: pipelined ones by type and form, Spark's own, and the reasons for those."""
     query: Any = frame._jdf.queryExecution()
     try:
-        runs = frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.sparkext.PipelineRuns  # type: ignore[union-attr]
+        runs = frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.sparkext.protocol.PipelineRuns  # type: ignore[union-attr]
         for run in runs.of(query):
             outcome.pipelined.update(kind_and_form(str(label)) for label in run.joins())
         outcome.declined.update(general(str(reason)) for reason in runs.declined(query))

@@ -88,7 +88,7 @@ COLUMNS = (
 _LIVE = {
     "broadcasts": "org.apache.spark.broadcast.TorrentBroadcast",
     "build sides": "org.apache.spark.api.python.PythonBroadcast",
-    "operators": "org.apache.spark.sql.sparkext.PipelinedJoinExec",
+    "operators": "org.apache.spark.sql.sparkext.exec.PipelinedJoinExec",
 }
 
 Sample = dict[str, float]

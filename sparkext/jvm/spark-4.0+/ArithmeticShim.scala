@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.shim
 
 import org.apache.spark.sql.catalyst.expressions.{EvalMode, TimeAdd}
 

@@ -1,9 +1,11 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.shim
 
 import org.apache.arrow.memory.BufferAllocator
 
 import org.apache.spark.api.python.PythonEvalType
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
+import org.apache.spark.sql.sparkext.protocol.SentColumns
+import org.apache.spark.sql.sparkext.python.PythonRun
 
 /** Spark's runner of a function over iterators of Arrow batches. */
 class PythonRunner(run: PythonRun)

@@ -1,8 +1,9 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.shim
 
 import org.apache.spark.Partitioner
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.sparkext.MapFiles.{Accounts, Sending}
+import org.apache.spark.sql.sparkext.shuffle.MapFiles
+import org.apache.spark.sql.sparkext.shuffle.MapFiles.{Accounts, Sending}
 
 /** The shuffle of rows that workers send. */
 trait SendingShim {

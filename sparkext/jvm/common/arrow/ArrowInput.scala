@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.arrow
 
 import java.io.DataOutputStream
 
@@ -7,6 +7,7 @@ import org.apache.arrow.vector.ipc.ArrowStreamWriter
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.sparkext.python.PipelineWorkers
 
 /** A Python runner that determines the content of its batches itself. Spark's own runner sends each of its input
   * iterators as one batch, and does not free the batch if the task ends before the iterator does.

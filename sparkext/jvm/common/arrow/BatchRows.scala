@@ -1,4 +1,6 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.arrow
+
+import org.apache.spark.sql.sparkext.protocol.Shared
 
 /** The number of rows of the next batch. The first one is small and later ones are larger, up to `most` rows, so that a
   * query with a LIMIT receives its rows early.

@@ -1,8 +1,9 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.arrow
 
 import org.apache.arrow.vector.{BaseFixedWidthVector, BaseVariableWidthVector, BitVector, DecimalVector, FieldVector}
 
 import org.apache.spark.sql.execution.vectorized.WritableColumnVector
+import org.apache.spark.sql.sparkext.python.PythonBatches
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import org.apache.spark.unsafe.Platform

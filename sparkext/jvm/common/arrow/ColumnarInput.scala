@@ -1,9 +1,12 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.arrow
 
 import org.apache.spark.{InterruptibleIterator, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.execution._
+import org.apache.spark.sql.sparkext.expressions.Wording
+import org.apache.spark.sql.sparkext.protocol.{Reason, Reasons}
+import org.apache.spark.sql.sparkext.scan.{PeeledPlan, RowFilter}
 import org.apache.spark.sql.types.{StructField, StructType}
 
 /** A source whose operator emits columnar batches, below operators that only drop, rename or filter.

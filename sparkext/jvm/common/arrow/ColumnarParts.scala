@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.arrow
 
 import java.io.ByteArrayOutputStream
 
@@ -9,11 +9,12 @@ import scala.util.Using
 import org.apache.arrow.vector.VectorSchemaRoot
 import org.apache.arrow.vector.ipc.ArrowStreamWriter
 
+import org.apache.spark.sql.sparkext.build_sides.BuildSidePublisher
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.ArrowUtils
 
 /** Converts the columns of one partition to Arrow streams of one batch each, as Spark converts rows. */
-private class ColumnarParts(schema: StructType, timeZone: String)
+private[sparkext] class ColumnarParts(schema: StructType, timeZone: String)
     extends (Iterator[ColumnsToArrow] => Iterator[BuildSidePublisher.ArrowPart])
     with Serializable {
 

@@ -1,7 +1,8 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.arrow
 
 import org.apache.arrow.vector.{BaseVariableWidthVector, FieldVector}
 
+import org.apache.spark.sql.sparkext.scan.RowFilter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.exec
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow

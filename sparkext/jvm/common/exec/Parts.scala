@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.exec
 
 import org.apache.spark.{ShuffleDependency, SparkContext}
 import org.apache.spark.rdd.RDD

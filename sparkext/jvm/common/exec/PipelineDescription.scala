@@ -1,4 +1,8 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.exec
+
+import org.apache.spark.sql.sparkext.groups.GroupedRows
+import org.apache.spark.sql.sparkext.planning.{Guarded, StreamedExchanges, TopRows}
+import org.apache.spark.sql.sparkext.protocol.Redaction
 
 /** The texts about a pipeline in plans and in Spark's UI. `fate`: the fallback to Spark's own joins with its reason, if
   * it happened.

@@ -1,10 +1,26 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.exec
 
 import org.json4s.JsonAST.JValue
 
 import org.apache.spark.SparkContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.sparkext.joins.PlannedComparison
+import org.apache.spark.sql.sparkext.protocol.{RunLog, SentColumns, WorkOrder}
+import org.apache.spark.sql.sparkext.python.WorkerAnswers
+import org.apache.spark.sql.sparkext.shuffle.{
+  Exchange,
+  JoinPartitions,
+  JoinPartitionsRDD,
+  LoadTables,
+  OutgoingRows,
+  PartitionRuns,
+  RoutedRows,
+  Sent,
+  SentKey,
+  SentSide,
+  StreamedPartitionsRDD
+}
 
 /** The exchange of an operator that runs: the sides that are sent, and the input of the partitions. */
 private class PipelineExchange(operator: PipelinedJoinExec, by: Exchange) {

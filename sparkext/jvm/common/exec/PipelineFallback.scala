@@ -1,7 +1,9 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.exec
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.sparkext.build_sides.TooLarge
+import org.apache.spark.sql.sparkext.protocol.PipelineRuns
 
 /** The fallback of an operator to Spark's own joins, once it has happened. */
 private class PipelineFallback(operator: PipelinedJoinExec) extends Logging {

@@ -1,17 +1,24 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.exec
 
 import org.json4s.jackson.JsonMethods.{compact, render}
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.sparkext.arrow.ColumnarInput
+import org.apache.spark.sql.sparkext.build_sides.{OwnBuild, PipelinedBuild}
+import org.apache.spark.sql.sparkext.joins.PlannedJoin
+import org.apache.spark.sql.sparkext.planning.Guarded
+import org.apache.spark.sql.sparkext.protocol.{Reason, Redaction, SentColumns, Settings}
+import org.apache.spark.sql.sparkext.scan.FusedScan
+import org.apache.spark.sql.sparkext.shuffle.{Exchange, Streamed}
 import org.apache.spark.sql.types.{IntegerType, StringType, StructField, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 
 /** How the rows of each side of a pipeline reach its workers: from files that workers read themselves, as columns, or
   * as rows.
   */
-private class PipelineInputs(
+private[sparkext] class PipelineInputs(
     probe: SparkPlan,
     builds: Seq[SparkPlan],
     joins: Seq[PlannedJoin],
@@ -97,7 +104,7 @@ private class PipelineInputs(
       identity))
 }
 
-private object PipelineInputs {
+private[sparkext] object PipelineInputs {
 
   /** Why a side is neither read by the workers of this pipeline nor sent to them by Spark. */
   private val Sent = "sent to partitions"

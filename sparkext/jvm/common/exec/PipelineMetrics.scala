@@ -1,8 +1,9 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.exec
 
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.connector.metric.CustomMetric
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
+import org.apache.spark.sql.sparkext.shim.SparkShim
 
 /** The metrics of the operator in Spark's UI. */
 object PipelineMetrics {

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.exec
 
 import java.util.UUID
 
@@ -24,6 +24,18 @@ import org.apache.spark.sql.catalyst.plans.physical.{
 import org.apache.spark.sql.execution.{SQLExecution, SparkPlan}
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec
 import org.apache.spark.sql.execution.metric.SQLMetrics
+import org.apache.spark.sql.sparkext.build_sides.{
+  AheadBuilder,
+  BuildSidePublisher,
+  PipelinedBuild,
+  Publications,
+  PublishedBuildSide
+}
+import org.apache.spark.sql.sparkext.groups.PlannedGroups
+import org.apache.spark.sql.sparkext.joins.{ColumnRef, PlannedFilter, PlannedJoin, PlannedTop}
+import org.apache.spark.sql.sparkext.protocol.{PipelineRuns, SentColumns, Settings, TaskReports, WorkOrder}
+import org.apache.spark.sql.sparkext.python.{Formulas, PythonRun, UnorderedRDD, WorkerAnswers}
+import org.apache.spark.sql.sparkext.shuffle.{Exchange, OutgoingRows}
 import org.apache.spark.sql.types.ByteType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 

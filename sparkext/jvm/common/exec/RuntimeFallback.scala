@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.exec
 
 import org.apache.spark.{PartitionIdPassthrough, ShuffleDependency}
 import org.apache.spark.rdd.RDD
@@ -15,6 +15,20 @@ import org.apache.spark.sql.catalyst.plans.physical.{
 import org.apache.spark.sql.execution.{LeafExecNode, RDDScanExec, SortExec, SparkPlan, UnsafeRowSerializer}
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
+import org.apache.spark.sql.sparkext.expressions.{Comparison, Failing, Widened}
+import org.apache.spark.sql.sparkext.groups.PlannedGroups
+import org.apache.spark.sql.sparkext.joins.{
+  ColumnRef,
+  JoinChain,
+  JoinStage,
+  PlannedAsOf,
+  PlannedComparison,
+  PlannedJoin,
+  StageComparison
+}
+import org.apache.spark.sql.sparkext.planning.StageAsOf
+import org.apache.spark.sql.sparkext.shim.SparkShim
+import org.apache.spark.sql.sparkext.shuffle.PartitioningByIndex
 import org.apache.spark.sql.types._
 
 /** A source of a pipeline as a leaf of Spark's own joins: the rows that the pipeline would have sent to workers.

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.planning
 
 import scala.util.control.NonFatal
 
@@ -11,6 +11,10 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.AS_OF_JOIN
 import org.apache.spark.sql.catalyst.util.DateTimeConstants.MICROS_PER_DAY
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.sparkext.exec.RuntimeFallback
+import org.apache.spark.sql.sparkext.expressions.{Arithmetic, Comparison, Expressions, Failing, Trees, Wording}
+import org.apache.spark.sql.sparkext.joins.{Acceptance, Estimates, FileFunctions, JoinStage, Sides, StageComparison}
+import org.apache.spark.sql.sparkext.protocol.{Reason, Reasons, Redaction, Settings}
 import org.apache.spark.sql.types._
 
 /** Selects, among the build rows with equal keys, the one whose `build` is nearest to `probe`, like Python's `AsOf`.

@@ -1,9 +1,10 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.planning
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.adaptive.{AQEShuffleReadExec, AQEShuffleReadRule, CoalesceShufflePartitions}
 import org.apache.spark.sql.execution.exchange.ShuffleOrigin
+import org.apache.spark.sql.sparkext.exec.PipelinedJoinExec
 
 /** Lets adaptive execution merge small partitions of each side of a pipeline.
   *

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.planning
 
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.internal.SQLConf

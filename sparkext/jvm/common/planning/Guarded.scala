@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.planning
 
 import java.util.concurrent.ConcurrentHashMap
 
@@ -9,6 +9,7 @@ import com.google.common.cache.CacheBuilder
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
+import org.apache.spark.sql.sparkext.protocol.Reason
 
 /** An invalid hint: the only error that may fail a query while it is planned. */
 class RefusedException(message: String) extends IllegalArgumentException(message)

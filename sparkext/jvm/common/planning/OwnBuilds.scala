@@ -1,6 +1,9 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.planning
 
 import org.apache.spark.sql.execution._
+import org.apache.spark.sql.sparkext.build_sides.PipelinedBuild
+import org.apache.spark.sql.sparkext.exec.PipelinedJoinExec
+import org.apache.spark.sql.sparkext.groups.WholeGroupsExec
 
 /** Marks each pipeline that produces a build side, or the source, of another pipeline. A marked pipeline does not start
   * before its rows are requested, because workers may derive these rows without it.

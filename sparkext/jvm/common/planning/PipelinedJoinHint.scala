@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.planning
 
 import java.util.Locale
 
@@ -9,6 +9,8 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, StringLiteral}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.UNRESOLVED_HINT
+import org.apache.spark.sql.sparkext.expressions.Wording
+import org.apache.spark.sql.sparkext.protocol.{Reason, Settings}
 
 /** Marks a build side. Spark's join strategies are a closed set, so this hint carries none of them: a join that is
   * declined is planned as if unhinted.

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.planning
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.SparkSession
@@ -6,6 +6,19 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.{FilterExec, ProjectExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.sparkext.exec.{
+  DeclinedJoinExec,
+  PipelinedJoinExec,
+  RuntimeFallback,
+  SourceRows,
+  SourceRowsExec
+}
+import org.apache.spark.sql.sparkext.expressions.{Expressions, Failing, Trees, Wording, WorkerEvaluator}
+import org.apache.spark.sql.sparkext.groups.{GroupedRows, Groups, WholeGroups, WholeGroupsExec}
+import org.apache.spark.sql.sparkext.joins.{Acceptance, ChainLayout, Estimates, FileFunctions, JoinChain, OwnPipelines}
+import org.apache.spark.sql.sparkext.protocol.{PipelineRuns, Reason, Reasons, Redaction, Settings}
+import org.apache.spark.sql.sparkext.scan.ParquetFiles
+import org.apache.spark.sql.sparkext.shim.SparkShim
 
 /** Plans chains of supported joins as one operator each, with the partial aggregate above them, and adds a note with
   * the reason to joins that it declines.

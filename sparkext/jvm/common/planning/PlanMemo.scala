@@ -1,10 +1,10 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.planning
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 
 /** Values that are computed once for each node of a logical plan, and kept for one planning. */
-private class PlanMemo[T](name: String) {
+private[sparkext] class PlanMemo[T](name: String) {
   private val found: TreeNodeTag[T] = TreeNodeTag[T](name)
 
   /** Called when a planning starts: discards the values of earlier plannings, which nodes still have as tags, their own

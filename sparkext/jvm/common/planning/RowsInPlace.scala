@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.planning
 
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.datasources.WriteFilesExec
@@ -7,6 +7,7 @@ import org.apache.spark.sql.execution.datasources.v2.{
   OverwriteByExpressionExec,
   OverwritePartitionsDynamicExec
 }
+import org.apache.spark.sql.sparkext.exec.PipelinedJoinExec
 
 /** Lets a pipeline below a write emit rows that are read from the columns of its batches.
   *

@@ -1,15 +1,15 @@
 package io.sparkext
 
 import org.apache.spark.sql.SparkSessionExtensions
-import org.apache.spark.sql.sparkext.{
+import org.apache.spark.sql.sparkext.planning.{
   CoalesceProbeSides,
   ColumnarRules,
   PipelinedJoinStrategy,
   PlanAsOfJoins,
   ResolvePipelinedJoinHint,
-  TopRows,
-  WorkerPython
+  TopRows
 }
+import org.apache.spark.sql.sparkext.python.WorkerPython
 
 /** The entry point: `spark.sql.extensions=io.sparkext.SparkExtensions`.
   *

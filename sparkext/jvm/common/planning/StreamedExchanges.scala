@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.planning
 
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution._
@@ -9,6 +9,9 @@ import org.apache.spark.sql.execution.datasources.WriteFilesExecBase
 import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2ScanExecBase, V2TableWriteExec}
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeLike
 import org.apache.spark.sql.execution.python.{EvalPythonExec, MapInBatchExec}
+import org.apache.spark.sql.sparkext.exec.PipelinedJoinExec
+import org.apache.spark.sql.sparkext.protocol.{Reason, Reasons, Settings}
+import org.apache.spark.sql.sparkext.shuffle.Streamed
 
 /** Lets the probe side of a partitioned join stream to its partitions, if that is requested and Spark supports it. Then
   * all tasks of the job run at the same time, and no other shuffle may belong to the job.

@@ -1,8 +1,12 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.planning
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{FilterExec, ProjectExec, SparkPlan, TakeOrderedAndProjectExec}
+import org.apache.spark.sql.sparkext.exec.PipelinedJoinExec
+import org.apache.spark.sql.sparkext.expressions.{Failing, Trees, Wording}
+import org.apache.spark.sql.sparkext.joins.{KeyTypes, PlannedOrder, PlannedTop}
+import org.apache.spark.sql.sparkext.protocol.{Reason, Reasons, Shared}
 
 /** Lets a pipeline emit only the first rows of each task, if Spark takes the first of all rows.
   *

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.protocol
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -10,6 +10,9 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{QueryExecution, SQLExecution, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
+import org.apache.spark.sql.sparkext.exec.{DeclinedJoinExec, PipelinedJoinExec}
+import org.apache.spark.sql.sparkext.planning.Guarded
+import org.apache.spark.sql.sparkext.shuffle.PartitionRuns
 import org.apache.spark.util.CollectionAccumulator
 
 /** The reports of the latest runs of pipelines, by the joins that they consist of and by the queries that ran them.

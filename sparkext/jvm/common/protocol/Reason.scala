@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.protocol
 
 /** Texts of the registry of conditions (`sparkext/error_conditions.json`): reasons of plans, and errors. */
 object Reason {

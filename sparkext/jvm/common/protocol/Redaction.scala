@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.protocol
 
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils

@@ -1,7 +1,9 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.protocol
 
 import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.sparkext.planning.{ColumnarEngine, Guarded, RefusedException}
+import org.apache.spark.sql.sparkext.python.WorkerPython
 
 /** The session's `spark.sparkext.*` keys, as planning needs them. Workers receive all keys that are set and can be
   * read, as text.

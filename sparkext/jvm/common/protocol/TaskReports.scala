@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.protocol
 
 import java.nio.file.{Files, NoSuchFileException, Path}
 import java.util.concurrent.TimeUnit.SECONDS
@@ -10,6 +10,7 @@ import org.json4s.jackson.JsonMethods.parse
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.sparkext.build_sides.OwnFiles
 import org.apache.spark.util.{CollectionAccumulator, ThreadUtils}
 
 /** Adds the reports of workers about their tasks to the operator's metrics and to `sparkext.report`.
@@ -80,7 +81,7 @@ class TaskReports(
   private def nanoseconds(seconds: Double): Long = (seconds * 1e9).toLong
 }
 
-private object TaskReports {
+private[sparkext] object TaskReports {
   private val Remembered = 10000L
 
   /** The indexes that have been counted, by run and join number, as long as tasks may still report them. */

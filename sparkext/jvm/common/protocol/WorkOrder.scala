@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.protocol
 
 import java.io.ByteArrayOutputStream
 import java.nio.{ByteBuffer, ByteOrder}
@@ -11,6 +11,10 @@ import org.json4s.JsonAST._
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, render}
 
+import org.apache.spark.sql.sparkext.build_sides.PublishedBuildSide
+import org.apache.spark.sql.sparkext.joins.{ColumnRef, PlannedJoin, PlannedTop}
+import org.apache.spark.sql.sparkext.scan.FusedScan
+import org.apache.spark.sql.sparkext.shuffle.{OutgoingRows, PartitionRun, Sent}
 import org.apache.spark.sql.types.StructType
 
 /** The work order of a worker, as JSON for `sparkext.worker.work_order.make`: the pipeline, its settings, and the

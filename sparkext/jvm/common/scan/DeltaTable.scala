@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.scan
 
 import scala.util.Try
 
@@ -7,6 +7,7 @@ import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, PartitionedFile}
+import org.apache.spark.sql.sparkext.protocol.Reason
 import org.apache.spark.sql.types._
 
 /** A Delta Lake table. Its log lists its files, the names of its columns in them, and their deleted rows. */

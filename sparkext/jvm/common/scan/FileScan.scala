@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.scan
 
 import scala.util.control.NonFatal
 
@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
 import org.apache.spark.sql.execution.datasources.{FilePartition, FileScanRDD}
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec
+import org.apache.spark.sql.sparkext.protocol.{Reason, Reasons}
 
 /** A node of Spark's own plan that reads the files of a table. */
 trait FileScan {

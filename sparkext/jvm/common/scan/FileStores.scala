@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.scan
 
 import java.nio.file.{Files, Paths}
 
@@ -9,6 +9,8 @@ import org.apache.hadoop.fs.{FileSystem, Path}
 import org.json4s.JsonAST._
 
 import scala.util.Try
+
+import org.apache.spark.sql.sparkext.protocol.{Reason, Reasons}
 
 /** A file as it was at the time of the request. */
 case class FileIdentity(path: Path, modified: Long, size: Long, status: Map[String, AnyRef])

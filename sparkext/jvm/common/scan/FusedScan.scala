@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.scan
 
 import java.nio.{ByteBuffer, ByteOrder}
 import java.util.Base64
@@ -12,6 +12,16 @@ import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.datasources.{FilePartition, PartitionedFile}
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.sparkext.expressions.{
+  Expressions,
+  Failing,
+  Widened,
+  Wording,
+  WorkerEvaluator,
+  WorkerExpression
+}
+import org.apache.spark.sql.sparkext.joins.ColumnRef
+import org.apache.spark.sql.sparkext.protocol.{Reason, Reasons, Redaction, SentColumns, Settings}
 import org.apache.spark.sql.types.{DataType, StructType}
 
 /** A Parquet scan that workers perform themselves: the columns, the files, and the rows that they read.

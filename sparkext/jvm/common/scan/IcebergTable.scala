@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.scan
 
 import java.util.function.{Function => JavaFunction, LongConsumer}
 
@@ -16,6 +16,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.connector.read.Scan
 import org.apache.spark.sql.execution.datasources.{FilePartition, PartitionedFile}
+import org.apache.spark.sql.sparkext.protocol.Reason
 import org.apache.spark.sql.types.StructType
 
 /** A snapshot of an Iceberg table, as a query scans it. Files are read by the ids of columns, whatever their names are.

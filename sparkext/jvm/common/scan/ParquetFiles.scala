@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.scan
 
 import org.json4s.JsonAST.JObject
 import org.json4s.JsonDSL._

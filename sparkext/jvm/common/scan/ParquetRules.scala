@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.scan
 
 import scala.jdk.CollectionConverters._
 import scala.util.Try
@@ -12,6 +12,8 @@ import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.execution.datasources.DataSourceUtils
 import org.apache.spark.sql.execution.datasources.parquet.{ParquetOptions, ParquetToSparkSchemaConverter}
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.sparkext.joins.KeyTypes
+import org.apache.spark.sql.sparkext.protocol.{Reason, Shared}
 import org.apache.spark.sql.types._
 
 /** Decides which columns of files contain, by the plain meaning of the format, the values that Spark's own reader

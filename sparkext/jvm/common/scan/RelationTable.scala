@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.scan
 
 import scala.util.Try
 
@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation
 import org.apache.spark.sql.execution.datasources.parquet.{ParquetFileFormat, ParquetUtils}
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.sparkext.protocol.Reason
 import org.apache.spark.sql.types._
 
 /** A relation of Parquet files. This class reads those in plain directories. */

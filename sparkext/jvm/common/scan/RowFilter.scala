@@ -1,6 +1,7 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.scan
 
 import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.sparkext.expressions.Failing
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
 /** Finds the rows of a columnar batch that pass filters. The conditions of one filter are those that Spark tests

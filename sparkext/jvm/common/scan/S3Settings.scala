@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.scan
 
 import java.util.Locale
 
@@ -7,6 +7,8 @@ import scala.util.matching.Regex
 import org.apache.hadoop.conf.Configuration
 import org.json4s.JsonAST._
 import org.json4s.JsonDSL._
+
+import org.apache.spark.sql.sparkext.protocol.{Reason, Shared}
 
 /** The connector's settings for one bucket. */
 class S3Settings(bucketName: String, hadoop: Configuration) {

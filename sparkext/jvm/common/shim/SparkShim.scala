@@ -1,4 +1,4 @@
-package org.apache.spark.sql.sparkext
+package org.apache.spark.sql.sparkext.shim
 
 import java.util.{ArrayList, HashMap}
 import java.util.concurrent.{CompletableFuture, ExecutorService}
@@ -17,6 +17,7 @@ import org.apache.spark.sql.execution.arrow.ArrowConverters
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, PythonSQLMetrics}
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.sparkext.python.WorkerPython
 import org.apache.spark.sql.types.StructType
 
 /** The internals of Spark that are used. Members that differ between minor versions are in traits of the layers
