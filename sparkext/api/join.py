@@ -118,7 +118,7 @@ def pipelined_join(
         join.refuse()
         return planned.join_by_columns(left, join.build, on, kind, overrides)
     condition = read_condition(on, kind, how, problems)
-    names = [] if condition is None else [one for one, _ in condition.names]
+    names = [] if condition is None else [left_name for left_name, _ in condition.names]
     pairs = () if condition is None else condition.pairs
     # With the extension Catalyst plans the chain of joins, except full outer joins, joins without `on` and joins of
     # streams.

@@ -44,12 +44,12 @@ def report(frame: DataFrame | StreamingQuery) -> Report | StreamReport:
         Spark's own joins in its last run. For a streaming query: no finished batch has metrics of these operators.
     """
     if _is_query(frame):
-        told = read_stream_report(cast("StreamingQuery", frame).recentProgress)
-        if not told.batches:
+        stream_report = read_stream_report(cast("StreamingQuery", frame).recentProgress)
+        if not stream_report.batches:
             raise ReportUnavailableError(
                 "this query has no stream join or ordered operator, or has not finished a batch yet"
             )
-        return told
+        return stream_report
     return _report_frame(cast("DataFrame", frame))
 
 
@@ -57,14 +57,14 @@ def _report_frame(frame: DataFrame) -> Report:
     lineage = find_lineage(frame)
     if lineage is not None and lineage.reporter is not None:
         labels = [join.label for join in lineage.spec.joins]
-        notes = (_SPOOLED,) if is_connect(frame.sparkSession) else ()
+        notes = (_SPOOL_NOTE,) if is_connect(frame.sparkSession) else ()
         return _assemble_report(labels, lineage.reporter.collect(frame.sparkSession), notes)
     if not is_dataframe(frame):
-        raise ReportUnavailableError(f"{_NOT_OURS}; got {type(frame).__name__}")
+        raise ReportUnavailableError(f"{_EXPECTED_FRAME}; got {type(frame).__name__}")
     if is_connect(frame.sparkSession):
-        raise ReportUnavailableError(f"{_NOT_OURS}. {_BEHIND_CONNECT}")
+        raise ReportUnavailableError(f"{_EXPECTED_FRAME}. {_CONNECT_UNSUPPORTED}")
     if not has_extension(frame.sparkSession):
-        raise ReportUnavailableError(_NOT_OURS)
+        raise ReportUnavailableError(_EXPECTED_FRAME)
     runs = find_planned_runs(frame)
     if not runs:
         raise ReportUnavailableError(
@@ -73,30 +73,30 @@ def _report_frame(frame: DataFrame) -> Report:
     run = runs[0]
     if run.fell_back is not None:
         raise ReportUnavailableError(f"Spark's own joins ran in place of this pipeline: {run.fell_back}")
-    notes = (_TOPMOST.format(len(runs)),) if len(runs) > 1 else ()
+    notes = (_TOPMOST_NOTE.format(len(runs)),) if len(runs) > 1 else ()
     tasks = list(select_last_run(TaskMetrics.from_json(text) for text in run.reports))
     return _assemble_report(run.joins, tasks, notes, run.partitions)
 
 
-_NOT_OURS = (
+_EXPECTED_FRAME = (
     "report expects the DataFrame that transform(pipelined_join(...)) returned: keep it before you derive other"
     " DataFrames from it"
 )
 
 
-_BEHIND_CONNECT = (
+_CONNECT_UNSUPPORTED = (
     "Joins planned by a Connect server's session extension are not reported to clients: look at the operator"
     " PipelinedJoin in Spark's UI"
 )
 
 
-_SPOOLED = (
+_SPOOL_NOTE = (
     "Through Spark Connect, tasks store their metrics on their nodes, and a small job collects them. On a cluster, the"
     " metrics of nodes that this job did not reach are missing."
 )
 
 
-_TOPMOST = (
+_TOPMOST_NOTE = (
     "The plan has {} pipelines, and this report is about the topmost. Spark's UI shows the metrics of each pipeline, at"
     " its operator PipelinedJoin."
 )

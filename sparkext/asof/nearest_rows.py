@@ -39,18 +39,18 @@ class NearestRows:
         assert step.as_of is not None and order is not None, "as it is an as-of join"
         self._as_of = step.as_of
         self._order = order
-        self._found = join.sides[RIGHT].rows.append(pa.field("place", pa.int64()))
+        self._candidate_schema = join.sides[RIGHT].rows.append(pa.field("place", pa.int64()))
 
     def find_expired(self, low: int, high: int) -> Iterator[pa.RecordBatch]:
         """Yield the results of left rows that expire after `low` and up to `high`, both in µs."""
         rows = self._join.settings.morsel_max_rows
         for batch in find_expired_rows(self._lookup, self._join.sides[LEFT], self._left, low, high):
-            for at in range(0, batch.num_rows, rows):
-                joined = self._joined(batch.slice(at, rows), low)
+            for start in range(0, batch.num_rows, rows):
+                joined = self._join_batch(batch.slice(start, rows), low)
                 if joined.num_rows:
                     yield joined
 
-    def _joined(self, left: pa.RecordBatch, low: int) -> pa.RecordBatch:
+    def _join_batch(self, left: pa.RecordBatch, low: int) -> pa.RecordBatch:
         """Return left rows with the nearest right row of all runs. Runs that expired by `low` are skipped."""
         probe = pa.Table.from_batches([left.append_column("place", pa.array(np.arange(left.num_rows)))])
         candidates = pa.Table.from_batches(
@@ -58,36 +58,40 @@ class NearestRows:
                 batch
                 for run in self._right
                 if not is_expired(run.info, low)
-                for batch in self._lookup.found(self._spec, self._found, probe, run)
+                for batch in self._lookup.found(self._spec, self._candidate_schema, probe, run)
             ],
-            self._found,
+            self._candidate_schema,
         )
-        nearest = self._nearest(left, candidates)
+        nearest = self._find_nearest(left, candidates)
         if self._join.how == "inner":
-            kept = np.flatnonzero(nearest >= 0)
-            left, nearest = left.take(pa.array(kept)), nearest[kept]
-        taken = pa.array(nearest, mask=nearest < 0)
+            matches = np.flatnonzero(nearest >= 0)
+            left, nearest = left.take(pa.array(matches)), nearest[matches]
+        indexes = pa.array(nearest, mask=nearest < 0)
         columns = [
             left.column(ref.column)
             if ref.source == PROBE
-            else make_contiguous(candidates.column(ref.column)).take(taken)
+            else make_contiguous(candidates.column(ref.column)).take(indexes)
             for ref in self._join.outputs
         ]
         return conform_columns(columns, self._join.output_schema)
 
-    def _nearest(self, left: pa.RecordBatch, candidates: pa.Table) -> Int64Array:
+    def _find_nearest(self, left: pa.RecordBatch, candidates: pa.Table) -> Int64Array:
         """Return the index of each left row's nearest candidate, -1 if there is none: int64[rows]."""
         nearest = np.full(left.num_rows, -1, np.int64)
-        places = np.asarray(candidates.column(len(self._found) - 1), dtype=np.int64)
-        theirs = convert_to_microseconds(make_contiguous(candidates.column(self._as_of.build)), _MISSING)
-        own = convert_to_microseconds(left.column(self._as_of.probe.column), _MISSING)[places]
-        ranks = np.empty(len(places), np.int64)
-        ranks[self._order.order(candidates)] = np.arange(len(places))
-        # Of rows with equal time, backward takes the last and forward the first; of equally distant rows, `nearest`
-        # takes the earlier one.
+        positions = np.asarray(candidates.column(len(self._candidate_schema) - 1), dtype=np.int64)
+        right_times = convert_to_microseconds(make_contiguous(candidates.column(self._as_of.build)), _MISSING)
+        left_times = convert_to_microseconds(left.column(self._as_of.probe.column), _MISSING)[positions]
+        ranks = np.empty(len(positions), np.int64)
+        ranks[self._order.order(candidates)] = np.arange(len(positions))
+        # Among rows with equal time, backward takes the last and forward the first. Among equally distant rows,
+        # `nearest` takes the earlier one.
         backward = self._as_of.direction == "backward"
-        before = theirs <= own if self._as_of.direction == "nearest" else np.full(len(own), backward)
-        order = np.lexsort((np.where(before, -ranks, ranks), np.logical_not(before), np.abs(own - theirs), places))
-        found, first = np.unique(places[order], return_index=True)
-        nearest[found] = order[first]
+        is_before = (
+            right_times <= left_times if self._as_of.direction == "nearest" else np.full(len(left_times), backward)
+        )
+        order = np.lexsort(
+            (np.where(is_before, -ranks, ranks), np.logical_not(is_before), np.abs(left_times - right_times), positions)
+        )
+        matched, first = np.unique(positions[order], return_index=True)
+        nearest[matched] = order[first]
         return nearest

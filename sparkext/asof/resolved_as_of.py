@@ -49,16 +49,16 @@ def resolve_as_of(inputs: JoinInputs, arguments: AsOfArguments, problems: list[s
         problems.append(f"direction={arguments.direction!r}: expected one of {', '.join(map(repr, DIRECTIONS))}")
     check_flag("allow_exact_matches", arguments.allow_exact_matches, problems)
     names = [*_parse_pairs([arguments.on], "on", problems), *_parse_pairs(_wrap_in_list(arguments.by), "by", problems)]
-    found = [inputs.resolve(one, two, problems) for one, two, _ in names]
+    positions = [inputs.resolve(left_name, right_name, problems) for left_name, right_name, _ in names]
     if len(problems) > before:
         return None
-    columns = [(a, b) for a, b in found if a is not None and b is not None]
+    columns = [(a, b) for a, b in positions if a is not None and b is not None]
     types = [inputs.find_type(a, b, problems) for a, b in columns]
     tolerance = _check_tolerance(arguments.tolerance, types[0], left[columns[0][0]].field, problems)
-    dropped = {b for (_, b), (_, _, shared) in zip(columns, names, strict=True) if shared}
+    shared_columns = {b for (_, b), (_, _, shared) in zip(columns, names, strict=True) if shared}
     outputs = [
         *left,
-        *(out for place, out in enumerate(inputs.right_outputs(kind == "left")) if place not in dropped),
+        *(out for position, out in enumerate(inputs.right_outputs(kind == "left")) if position not in shared_columns),
     ]
     check_names(outputs, inputs.case_sensitive, problems)
     if len(problems) > before:
@@ -77,8 +77,10 @@ def resolve_as_of(inputs: JoinInputs, arguments: AsOfArguments, problems: list[s
         tolerance,
     )
     spec = JoinSpec(kind, keys, inputs.algorithm, _spell_label(arguments, names), as_of=as_of)
-    known = tuple(key_type for key_type in types[1:] if key_type is not None)
-    return ResolvedJoin(spec, tuple(range(len(right))), tuple(outputs), known, tuple(right[b] for _, b in columns[1:]))
+    key_types = tuple(key_type for key_type in types[1:] if key_type is not None)
+    return ResolvedJoin(
+        spec, tuple(range(len(right))), tuple(outputs), key_types, tuple(right[b] for _, b in columns[1:])
+    )
 
 
 def _wrap_in_list(by: Any) -> Sequence[Any]:
@@ -153,7 +155,7 @@ def _is_nan(number: Any) -> bool:
 
 
 def _spell_label(arguments: AsOfArguments, names: Sequence[tuple[str, str, bool]]) -> str:
-    terms = [one if shared else f"{one} = {two}" for one, two, shared in names[1:]]
-    one, two, shared = names[0]
-    near = one if shared else f"{one} ~ {two}"
+    terms = [left if shared else f"{left} = {right}" for left, right, shared in names[1:]]
+    left, right, shared = names[0]
+    near = left if shared else f"{left} ~ {right}"
     return f"{arguments.direction} as of {near}" + (f" by {', '.join(terms)}" if terms else "")

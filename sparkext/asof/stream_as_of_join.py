@@ -95,8 +95,8 @@ def _find_compared_columns(resolved: ResolvedJoin) -> tuple[int, int]:
 
 
 def _check_times(resolved: ResolvedJoin, times: tuple[int, int], problems: list[str]) -> None:
-    near = _find_compared_columns(resolved)
-    for side, time, column in zip(("left", "right"), times, near, strict=True):
+    compared_columns = _find_compared_columns(resolved)
+    for side, time, column in zip(("left", "right"), times, compared_columns, strict=True):
         if time != column:
             problems.append(f"on must name the column with the watermark: on the {side} side it names another column")
 
@@ -108,11 +108,11 @@ def derive_stored_sides(
     as_of, rows = resolved.spec.as_of, arrow_schema(right)
     assert as_of is not None, "as it is an as-of join"
     tolerance = None if as_of.tolerance is None else int(as_of.tolerance)
-    waits = 0 if as_of.direction == "backward" or tolerance is None else tolerance
-    kept = None if tolerance is None else tolerance + (waits if as_of.direction == "nearest" else 0)
+    left_retention = 0 if as_of.direction == "backward" or tolerance is None else tolerance
+    right_retention = None if tolerance is None else tolerance + (left_retention if as_of.direction == "nearest" else 0)
     keys = tuple(key.build for key in resolved.spec.keys)
     order = NearestOrder(len(rows), as_of.build, ties, keys, last_only=as_of.direction == "backward")
     return (
-        StoredSide(arrow_schema(left), as_of.probe.column, waits),
-        StoredSide(rows, as_of.build, kept, order=order),
+        StoredSide(arrow_schema(left), as_of.probe.column, left_retention),
+        StoredSide(rows, as_of.build, right_retention, order=order),
     )

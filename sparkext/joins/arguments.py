@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 def check_dataframe(argument: str, value: Any, problems: list[str]) -> bool:
     """Return whether `value` is a Spark DataFrame; otherwise add to `problems`."""
-    found = is_dataframe(value)
-    if not found:
-        came = f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
-        problems.append(f"{argument} must be a Spark DataFrame, got {came}")
-    return found
+    is_frame = is_dataframe(value)
+    if not is_frame:
+        type_name = f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
+        problems.append(f"{argument} must be a Spark DataFrame, got {type_name}")
+    return is_frame
 
 
 def check_flag(argument: str, value: Any, problems: list[str]) -> None:
@@ -67,10 +67,10 @@ def resolve_ties(
     """Return the position of the column that orders rows of equal time, None without `ties` or if it is invalid."""
     if ties is None:
         return None
-    found = resolve_named("ties", ties, fields, side, case_sensitive, problems)
-    if found is not None and spark_key_type(fields[found]) is None:
-        problems.append(f"ties={ties!r}: rows cannot be ordered by a {fields[found].dataType.simpleString()}")
-    return found
+    position = resolve_named("ties", ties, fields, side, case_sensitive, problems)
+    if position is not None and spark_key_type(fields[position]) is None:
+        problems.append(f"ties={ties!r}: rows cannot be ordered by a {fields[position].dataType.simpleString()}")
+    return position
 
 
 def read_or_default(options: Mapping[str, str], overrides: Mapping[str, object]) -> tuple[Settings, ConfigError | None]:
@@ -90,9 +90,9 @@ def check_arrow_types(schema: StructType, side: str, problems: list[str]) -> Non
         )
 
 
-def refuse(problems: list[str], misconfigured: ConfigError | None = None) -> None:
-    """Raise all problems of a call as one `InvalidJoinError`. Without problems, raise `misconfigured`, if given."""
+def refuse(problems: list[str], settings_error: ConfigError | None = None) -> None:
+    """Raise all problems of a call as one `InvalidJoinError`. Without problems, raise `settings_error`, if given."""
     if problems:
-        raise InvalidJoinError([*(str(misconfigured).splitlines() if misconfigured else ()), *problems])
-    if misconfigured is not None:
-        raise misconfigured
+        raise InvalidJoinError([*(str(settings_error).splitlines() if settings_error else ()), *problems])
+    if settings_error is not None:
+        raise settings_error

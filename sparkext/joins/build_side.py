@@ -62,22 +62,22 @@ class DriverBuildSide:
 
         if self.made_by is None or self.made_by.scan is None or encrypts_files(session):
             return publish(session, self.table(session, positions, settings), settings)
-        files, read = self.made_by.scan.table, self.made_by.scan.columns
+        files, file_columns = self.made_by.scan.table, self.made_by.scan.columns
         threads = count_tasks_per_executor(session) or 1
         max_bytes = settings.build_side_max_bytes
         if not self.made_by.spec.joins:
-            columns = [read[position] for position in positions or (0,)]
+            columns = [file_columns[position] for position in positions or (0,)]
             scan = files.scan(columns, settings.morsel_max_rows)
             return ScannedFiles(scan, files.splits, max_bytes, threads)
-        picked = [self.made_by.outputs[position] for position in positions or (0,)]
-        schema = arrow_schema(StructType([output.field for output in picked]))
+        outputs = [self.made_by.outputs[position] for position in positions or (0,)]
+        schema = arrow_schema(StructType([output.field for output in outputs]))
         return DerivedRows(
-            replace(self.made_by.spec, outputs=tuple(output.ref for output in picked)),
-            files.scan(read, settings.morsel_max_rows),
+            replace(self.made_by.spec, outputs=tuple(output.ref for output in outputs)),
+            files.scan(file_columns, settings.morsel_max_rows),
             self.made_by.scan.parts,
             tuple(source for source in self.made_by.sources if source is not None),  # over files, no source is None
             schema,
-            Projection(None, tuple(Expression("column", None, column=number) for number in range(len(picked)))),
+            Projection(None, tuple(Expression("column", None, column=number) for number in range(len(outputs)))),
             schema,
             settings,
             max_bytes,
@@ -125,11 +125,11 @@ def _is_for_spark(session: SparkSession) -> bool:
 
 def _convert_with_spark(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
     try:
-        created = session.createDataFrame(other)
+        frame = session.createDataFrame(other)
     except Exception as error:  # as in `_from_local`
         problems.append(f"other cannot be converted to Spark's types: {error}")
         return None
-    return _from_spark(session, created, problems)
+    return _from_spark(session, frame, problems)
 
 
 def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) -> DriverBuildSide | None:
@@ -146,20 +146,22 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
         return None
 
     def collect(positions: tuple[int, ...], settings: Settings) -> pa.Table:
-        picked = pick(other, positions)
-        arrow = arrow_schema(picked.schema)
+        selection = pick(other, positions)
+        arrow = arrow_schema(selection.schema)
         order: list[int] = []
         shown = settings.progress and not (is_on_terminal() and draws_jobs(session))
         with (
             progress("collecting a build side", "rows", shown=shown) as advance,
-            closing(collect_as_arrow(picked, order)) as arriving,
+            closing(collect_as_arrow(selection, order)) as batches,
         ):
-            return collect_batches(count_passing_rows(arriving, advance), arrow, settings.build_side_max_bytes, order)
+            return collect_batches(count_passing_rows(batches, advance), arrow, settings.build_side_max_bytes, order)
 
-    made_by = find_lineage(other)
+    lineage = find_lineage(other)
     # A join that emits unmatched build rows needs a shuffle, which workers cannot run.
-    own = made_by is not None and made_by.scan is not None and not made_by.spec.owner_columns and not is_cached(other)
-    return DriverBuildSide(other.schema, collect, lambda: other, made_by if own else None)
+    is_derivable = (
+        lineage is not None and lineage.scan is not None and not lineage.spec.owner_columns and not is_cached(other)
+    )
+    return DriverBuildSide(other.schema, collect, lambda: other, lineage if is_derivable else None)
 
 
 def _from_local(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
@@ -167,21 +169,21 @@ def _from_local(session: SparkSession, other: Any, problems: list[str]) -> Drive
         schema, table = convert_local_data(session, other)
     except Exception as error:  # for unsupported types, pandas, pyarrow and PySpark raise errors of different classes
         names = find_unconvertible_columns(session, other)
-        where = f" (column {', '.join(map(repr, names))}: cast or drop it)" if names else ""
-        problems.append(f"other cannot be converted to Spark's types{where}: {error}")
+        location = f" (column {', '.join(map(repr, names))}: cast or drop it)" if names else ""
+        problems.append(f"other cannot be converted to Spark's types{location}: {error}")
         return None
 
     rows = len(other)  # a table without columns loses its number of rows
 
     def collect(positions: tuple[int, ...], settings: Settings) -> pa.Table:
-        picked = table.select(list(positions)) if positions else pa.table({"c0": pa.nulls(rows)})
-        check_build_size(picked.num_rows, picked.nbytes, settings.build_side_max_bytes)
-        return picked
+        selection = table.select(list(positions)) if positions else pa.table({"c0": pa.nulls(rows)})
+        check_build_size(selection.num_rows, selection.nbytes, settings.build_side_max_bytes)
+        return selection
 
     def frame() -> DataFrame:
         # createDataFrame loses the rows after an empty chunk, and fails for a column without any chunk.
-        whole = pa.table([_combine_chunks(column) for column in table.columns], schema=table.schema)
-        return session.createDataFrame(whole, schema)
+        combined = pa.table([_combine_chunks(column) for column in table.columns], schema=table.schema)
+        return session.createDataFrame(combined, schema)
 
     return DriverBuildSide(schema, collect, frame)
 

@@ -50,8 +50,8 @@ class JoinInputs:
     def right_outputs(self, nullable: bool) -> list[OutputField]:
         """Return all right columns, declared nullable if `nullable`."""
         return [
-            as_nullable(OutputField(field, ColumnRef(self.source, place)), nullable)
-            for place, field in enumerate(self.right)
+            as_nullable(OutputField(field, ColumnRef(self.source, position)), nullable)
+            for position, field in enumerate(self.right)
         ]
 
 
@@ -59,13 +59,13 @@ def resolve_column(
     name: str, fields: Sequence[StructField], side: str, case_sensitive: bool, problems: list[str]
 ) -> int | None:
     """Return the position of the only column called `name`, or None after adding to `problems`."""
-    found = [i for i, field in enumerate(fields) if _is_same_name(field.name, name, case_sensitive)]
-    if len(found) == 1:
-        return found[0]
+    matches = [i for i, field in enumerate(fields) if _is_same_name(field.name, name, case_sensitive)]
+    if len(matches) == 1:
+        return matches[0]
     available = [field.name for field in fields]
-    if found:
+    if matches:
         problems.append(
-            f"{side} column {name!r} is ambiguous: {', '.join(repr(available[i]) for i in found)} all match."
+            f"{side} column {name!r} is ambiguous: {', '.join(repr(available[i]) for i in matches)} all match."
             " Rename or drop all but one"
         )
     else:
@@ -75,8 +75,8 @@ def resolve_column(
     return None
 
 
-def _is_same_name(one: str, other: str, case_sensitive: bool) -> bool:
-    return one == other or (not case_sensitive and one.lower() == other.lower())
+def _is_same_name(first: str, second: str, case_sensitive: bool) -> bool:
+    return first == second or (not case_sensitive and first.lower() == second.lower())
 
 
 def find_common_type(left: StructField, right: StructField, problems: list[str]) -> KeyType | None:

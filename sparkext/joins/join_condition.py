@@ -63,12 +63,12 @@ def read_condition(on: Any, kind: str | None, how: object, problems: list[str]) 
         return None
     if all(isinstance(item, str) for item in items):
         return JoinCondition(tuple(NamedPair(item, item, null_safe=False) for item in items), using=True)
-    read = [_read_item(item) for item in items]
-    if None in read:
-        problems.extend(_describe_wrong_item(item) for item, part in zip(items, read, strict=True) if part is None)
+    parts = [_read_item(item) for item in items]
+    if None in parts:
+        problems.extend(_describe_wrong_item(item) for item, part in zip(items, parts, strict=True) if part is None)
         return None
-    pairs = tuple(part for part in read if isinstance(part, NamedPair))
-    ranges = tuple(part for part in read if isinstance(part, NamedRange))
+    pairs = tuple(part for part in parts if isinstance(part, NamedPair))
+    ranges = tuple(part for part in parts if isinstance(part, NamedRange))
     if ranges and not pairs and kind in BUILD_PRESERVING:
         problems.append(f"a {kind} join on comparisons needs an equality as well: add it to on, or exchange the sides")
         return None

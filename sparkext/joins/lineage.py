@@ -132,10 +132,10 @@ def create_reporter(session: SparkSession) -> Reporter:
 
 def lineage_of(frame: DataFrame) -> Lineage:
     """Return the pipeline to extend: the pipeline that computes `frame`, or a new pipeline that reads it."""
-    made_by = find_lineage(frame)
-    if made_by is None or is_cached(frame):
+    lineage = find_lineage(frame)
+    if lineage is None or is_cached(frame):
         return Lineage.starting_at(frame)
-    return made_by
+    return lineage
 
 
 def find_lineage(frame: object) -> Lineage | None:

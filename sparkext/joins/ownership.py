@@ -87,8 +87,8 @@ def _build_keys(
     schema = StructType(fields)
     session = frame.sparkSession
     keys = tuple(key.build for key in resolved.spec.keys)
-    sharing = count_tasks_per_executor(session)
-    task = BuildRowsTask(source, keys, parts, arrow_schema(schema), settings=settings, tasks_sharing=sharing)
+    tasks_sharing = count_tasks_per_executor(session)
+    task = BuildRowsTask(source, keys, parts, arrow_schema(schema), settings=settings, tasks_sharing=tasks_sharing)
     return run_in_workers(session.range(0, parts, 1, parts), task, schema)
 
 

@@ -46,11 +46,11 @@ def join_by_names(
     left, right = _number_columns(frame, "l"), _number_columns(build, "r")
     on = []
     for key in resolved.spec.keys:
-        one, two = F.col(f"l{key.probe.column}"), F.col(f"r{resolved.published[key.build]}")
-        on.append(one.eqNullSafe(two) if key.null_safe else one == two)
+        left_key, right_key = F.col(f"l{key.probe.column}"), F.col(f"r{resolved.published[key.build]}")
+        on.append(left_key.eqNullSafe(right_key) if key.null_safe else left_key == right_key)
     for pair in resolved.spec.ranges:
-        compared = _COMPARE[pair.op]
-        on.append(compared(F.col(f"l{pair.probe.column}"), F.col(f"r{resolved.published[pair.build]}")))
+        compare = _COMPARE[pair.op]
+        on.append(compare(F.col(f"l{pair.probe.column}"), F.col(f"r{resolved.published[pair.build]}")))
     return left.join(right, on, how).toDF(*(output.field.name for output in resolved.outputs))
 
 
@@ -66,8 +66,12 @@ def plans_as_of(resolved: ResolvedJoin, conf: Callable[[str, str], str | None]) 
         return False
     if spec.type.startswith("int") and conf("spark.sql.ansi.enabled", "true") != "true":
         return False
-    longer = spec.tolerance is not None and spec.tolerance >= _MICROSECONDS_PER_DAY - 1
-    return spec.type != "timestamp" or not longer or conf("spark.sql.session.timeZone", "") in ("UTC", "Etc/UTC", "GMT")
+    exceeds_day = spec.tolerance is not None and spec.tolerance >= _MICROSECONDS_PER_DAY - 1
+    return (
+        spec.type != "timestamp"
+        or not exceeds_day
+        or conf("spark.sql.session.timeZone", "") in ("UTC", "Etc/UTC", "GMT")
+    )
 
 
 def join_as_of(
@@ -90,8 +94,8 @@ def join_as_of(
         allowExactMatches=as_of.exact,
         direction=as_of.direction,
     )
-    wanted = [f"{'lr'[output.ref.source]}{output.ref.column}" for output in resolved.outputs]
-    return joined.select(*wanted).toDF(*(output.field.name for output in resolved.outputs))
+    columns = [f"{'lr'[output.ref.source]}{output.ref.column}" for output in resolved.outputs]
+    return joined.select(*columns).toDF(*(output.field.name for output in resolved.outputs))
 
 
 def _create_tolerance_literal(as_of: AsOf) -> Any:

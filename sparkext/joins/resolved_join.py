@@ -41,33 +41,33 @@ def resolve_join(inputs: JoinInputs, condition: JoinCondition, kind: str, proble
     left, right = inputs.left, inputs.right
     pairs = [(*inputs.resolve(pair.left, pair.right, problems), pair.null_safe) for pair in condition.pairs]
     ends = [(*inputs.resolve(end.left, end.right, problems), end.op) for end in condition.ranges]
-    resolved = [(a, b, safe) for a, b, safe in pairs if a is not None and b is not None]
-    compared = [(a, b, op) for a, b, op in ends if a is not None and b is not None]
-    key_types = [inputs.find_type(a, b, problems) for a, b, _ in resolved]
-    end_types = [inputs.find_type(a, b, problems) for a, b, _ in compared]
-    if len(resolved) < len(pairs) or len(compared) < len(ends):
+    equalities = [(a, b, safe) for a, b, safe in pairs if a is not None and b is not None]
+    comparisons = [(a, b, op) for a, b, op in ends if a is not None and b is not None]
+    key_types = [inputs.find_type(a, b, problems) for a, b, _ in equalities]
+    end_types = [inputs.find_type(a, b, problems) for a, b, _ in comparisons]
+    if len(equalities) < len(pairs) or len(comparisons) < len(ends):
         return None
     _check_compared(
-        [(right[b].name, key_type) for (_, b, _), key_type in zip(compared, end_types, strict=True)], problems
+        [(right[b].name, key_type) for (_, b, _), key_type in zip(comparisons, end_types, strict=True)], problems
     )
-    published = _choose_published(kind, [b for _, b, _ in [*resolved, *compared]], len(right))
-    place = {column: number for number, column in enumerate(published)}
+    published = _choose_published(kind, [b for _, b, _ in [*equalities, *comparisons]], len(right))
+    positions = {column: number for number, column in enumerate(published)}
     # Output names depend on `on` alone, so collisions are reported even if a type is wrong.
     types = [key_type or KeyType("binary") for key_type in key_types]
-    outputs = _lay_out_columns(inputs, resolved, types, condition.using, kind, place)
+    outputs = _lay_out_columns(inputs, equalities, types, condition.using, kind, positions)
     check_names(outputs, inputs.case_sensitive, problems)
     if len(problems) > before:
         return None
     keys = tuple(
-        KeyPair(left[a].ref, place[b], str(key_type), safe)
-        for (a, b, safe), key_type in zip(resolved, types, strict=True)
+        KeyPair(left[a].ref, positions[b], str(key_type), safe)
+        for (a, b, safe), key_type in zip(equalities, types, strict=True)
     )
     ranges = tuple(
-        RangePair(left[a].ref, op, place[b], str(end_type))
-        for (a, b, op), end_type in zip(compared, end_types, strict=True)
+        RangePair(left[a].ref, op, positions[b], str(end_type))
+        for (a, b, op), end_type in zip(comparisons, end_types, strict=True)
     )
     spec = JoinSpec(kind, keys, inputs.algorithm, _write_label(condition, kind), ranges=ranges)
-    return ResolvedJoin(spec, published, tuple(outputs), tuple(types), tuple(right[b] for _, b, _ in resolved))
+    return ResolvedJoin(spec, published, tuple(outputs), tuple(types), tuple(right[b] for _, b, _ in equalities))
 
 
 def _check_compared(columns: Sequence[tuple[str, KeyType | None]], problems: list[str]) -> None:
@@ -94,7 +94,7 @@ def _lay_out_columns(
     key_types: Sequence[KeyType],
     using: bool,
     kind: str,
-    place: dict[int, int],
+    positions: dict[int, int],
 ) -> list[OutputField]:
     """Lay out the result as Spark does: USING keys first, then the left columns, then the right columns."""
     left, right, source = inputs.left, inputs.right, inputs.source
@@ -106,13 +106,13 @@ def _lay_out_columns(
     if kind in ("semi", "anti"):
         return [*(left[a] for a in left_keys), *rest_left]
     rest_right = [
-        as_nullable(OutputField(field, ColumnRef(source, place[i])), right_outer)
+        as_nullable(OutputField(field, ColumnRef(source, positions[i])), right_outer)
         for i, field in enumerate(right)
         if i not in right_keys
     ]
     keys = []
     for a, b, key_type in zip(left_keys, right_keys, key_types, strict=True) if using else ():
-        right_key = OutputField(right[b], ColumnRef(source, place[b]))
+        right_key = OutputField(right[b], ColumnRef(source, positions[b]))
         keys.append({"right": right_key, "full": _coalesce_keys(left[a], right_key, key_type)}.get(kind, left[a]))
     return [*keys, *rest_left, *rest_right]
 

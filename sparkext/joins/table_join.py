@@ -1,4 +1,4 @@
-"""A join of a DataFrame with a build side: the checks that all transforms share, and the way without Catalyst."""
+"""A join of a DataFrame with a build side: the checks that all transforms share, and the join without Catalyst."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class TableJoin:
         self.left: DataFrame = left
         self.session = left.sparkSession
         self.overrides = overrides
-        self.settings, self._misconfigured = read_or_default(read_session_options(self.session), overrides)
+        self.settings, self._settings_error = read_or_default(read_session_options(self.session), overrides)
         self._case_sensitive = is_case_sensitive(self.session)
         self._problems = problems
         self._build = convert_build_side(self.session, other, problems)
 
     def refuse(self) -> None:
         """Raise all problems of the call."""
-        refuse(self._problems, self._misconfigured)
+        refuse(self._problems, self._settings_error)
 
     @property
     def build(self) -> DriverBuildSide:
@@ -67,7 +67,7 @@ class TableJoin:
             resolved = resolve(self._inputs(lineage), problems=self._problems)
         self.refuse()
         assert resolve is not None and resolved is not None, "or there is a problem"
-        self._resolve, self._extended, self._resolved = resolve, lineage, resolved
+        self._resolve, self._lineage, self._resolved_join = resolve, lineage, resolved
 
     def resolved(self) -> ResolvedJoin:
         """Return the join as the first of a new pipeline, after `check`."""
@@ -80,10 +80,10 @@ class TableJoin:
 
         The join extends the pipeline that computes the left side, unless it emits unmatched build rows.
         """
-        join = self._resolved
+        join = self._resolved_join
         if not join.spec.preserves_build:
             source = self.build.source(self.session, join.published, self.settings)
-            return self._extended.then(join, source, self.settings)
+            return self._lineage.then(join, source, self.settings)
         join = self.resolved()
         table = self.build.table(self.session, join.published, self.settings)
         source = publish(self.session, table, self.settings)
