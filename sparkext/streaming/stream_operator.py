@@ -22,7 +22,8 @@ class StreamOperator:
     """An operator with a state.
 
     - `name`: the name of its state; `is_named`: whether the user has chosen it.
-    - `made_by`: a text that describes the operator. `token`: distinguishes it from others with the same description.
+    - `made_by`: a text that describes the operator. `token`: distinguishes it from other operators with
+      the same description.
     - `partitions`: the number of tasks of each type per batch.
     """
 

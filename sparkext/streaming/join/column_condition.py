@@ -109,7 +109,7 @@ class _ConditionParts:
         sides = self._join.find_sides(conjunct)
         if len(sides) == 1 and (self._kind != "left" or sides == {RIGHT}):
             self._filters[sides.pop()].append(conjunct)
-        elif not self._compared(conjunct):
+        elif not self._add_comparison(conjunct):
             self.rest.append(conjunct)
 
     def frame(self, side: int) -> DataFrame:
@@ -120,8 +120,8 @@ class _ConditionParts:
         computed = self._computed[side].values()
         return frame.select("*", *(column.alias(name) for name, column in computed)) if computed else frame
 
-    def _compared(self, conjunct: Any) -> bool:
-        """Add a comparison of a left and a right value to those of the index; return False if no index supports it."""
+    def _add_comparison(self, conjunct: Any) -> bool:
+        """Add a comparison of a left and a right value to the index; return False if no index supports it."""
         operator = _OPERATORS.get(name_of(conjunct))
         if operator is None:
             return False
@@ -131,36 +131,38 @@ class _ConditionParts:
         values = (left, right)
         if any(self._join.find_sides(value) != {side} for side, value in enumerate(values)):
             return False
-        if not self._have_an_order(values):
+        if not self._are_comparable(values):
             return False
         if operator in RANGE_OPERATORS:
-            if not self._fit_an_index(values):
+            if not self._add_ordered_values(values):
                 return False
-            self.ranges.append(NamedRange(self._name(LEFT, left), operator, self._name(RIGHT, right)))
+            self.ranges.append(NamedRange(self._name_value(LEFT, left), operator, self._name_value(RIGHT, right)))
         else:
-            self.pairs.append(NamedPair(self._name(LEFT, left), self._name(RIGHT, right), operator == NULL_SAFE))
+            self.pairs.append(
+                NamedPair(self._name_value(LEFT, left), self._name_value(RIGHT, right), operator == NULL_SAFE)
+            )
         return True
 
-    def _fit_an_index(self, values: Sequence[Any]) -> bool:
-        """Add two values to those compared by order; return False if one side would have more than `MOST_COMPARED`."""
-        ordered = [known | {value.canonicalized()} for known, value in zip(self._ordered, values, strict=True)]
+    def _add_ordered_values(self, values: Sequence[Any]) -> bool:
+        """Add two values to be compared by order; return False if one side would have more than `MOST_COMPARED`."""
+        ordered = [earlier | {value.canonicalized()} for earlier, value in zip(self._ordered, values, strict=True)]
         if max(map(len, ordered)) > MOST_COMPARED:
             return False
         self._ordered = ordered
         return True
 
-    def _have_an_order(self, values: Sequence[Any]) -> bool:
+    def _are_comparable(self, values: Sequence[Any]) -> bool:
         """Return whether an index compares values of these two types as Spark does."""
         columns = [self._join.sides[side].select(self._join.column(value)) for side, value in enumerate(values)]
         left, right = (spark_key_type(frame.schema.fields[0]) for frame in columns)
         return left is not None and right is not None and common_key_type(left, right) is not None
 
-    def _name(self, side: int, value: Any) -> str:
+    def _name_value(self, side: int, value: Any) -> str:
         """Return the name of a column with this value, computed if the side has none."""
         names = self._join.sides[side].columns
         position = self._join.position(side, value)
         if position is not None and [name.lower() for name in names].count(names[position].lower()) == 1:
             return names[position]
         computed = self._computed[side]
-        made = (f"{_COMPUTED}{side}_{len(computed)}", self._join.column(value))
-        return computed.setdefault(value.canonicalized(), made)[0]
+        computed_column = (f"{_COMPUTED}{side}_{len(computed)}", self._join.column(value))
+        return computed.setdefault(value.canonicalized(), computed_column)[0]

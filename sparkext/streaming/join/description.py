@@ -17,7 +17,7 @@ from sparkext.streaming.stream_operator import StreamOperator
 
 _SIDES = ("left", "right", "matched")
 
-PROGRESS_FIELDS = tuple(told.name for told in fields(JoinedBatch))
+PROGRESS_FIELDS = tuple(counter.name for counter in fields(JoinedBatch))
 """The fields of the progress column."""
 
 
@@ -77,9 +77,11 @@ class StreamJoin(StreamOperator):
         StateError
             The state is missing, damaged or belongs to another join.
         """
-        first = choose_first_shape(self.partitions, keyed=self.keys is not None, whole_right=self.keeps_right_whole)
+        first_shape = choose_first_shape(
+            self.partitions, keyed=self.keys is not None, whole_right=self.keeps_right_whole
+        )
         folder = batch.state_folder(self.name)
-        return StreamState(folder, _SIDES, batch.number, batch.run, first, self.made_by)
+        return StreamState(folder, _SIDES, batch.number, batch.run, first_shape, self.made_by)
 
 
 @dataclass(frozen=True)

@@ -66,17 +66,21 @@ def _plan_pair_lookups(
     ]
     condition = Expression("and", BOOL, tuple(windows)) if windows else None
     hidden = () if join.how == "inner" else sides[LEFT].hidden
-    found = (*outputs, *(ColumnRef(PROBE, place) for place in hidden))
+    columns = (*outputs, *(ColumnRef(PROBE, column) for column in hidden))
     pairs = replace(join, how="inner", condition=condition)
-    forward = PipelineSpec(len(sides[LEFT].schema), (pairs,), found)
+    forward = PipelineSpec(len(sides[LEFT].schema), (pairs,), columns)
     return forward, _mirror_pipeline(forward, len(sides[RIGHT].schema))
 
 
 def _plan_candidate_lookup(join: JoinSpec, sides: tuple[StoredSide, StoredSide]) -> tuple[PipelineSpec]:
     """Return the pipeline that finds the nearest row in a run of the right side, with the position of the left row."""
-    place = len(sides[LEFT].schema)
-    found = [ColumnRef(PROBE + 1, number) for number in range(len(sides[RIGHT].rows))]
-    return (PipelineSpec(place + 1, (replace(join, how="inner"),), (*found, ColumnRef(PROBE, place))),)
+    position_column = len(sides[LEFT].schema)
+    right_columns = [ColumnRef(PROBE + 1, number) for number in range(len(sides[RIGHT].rows))]
+    return (
+        PipelineSpec(
+            position_column + 1, (replace(join, how="inner"),), (*right_columns, ColumnRef(PROBE, position_column))
+        ),
+    )
 
 
 def require_event_time(side: StoredSide) -> int:
@@ -143,7 +147,7 @@ def _exchange_sides(node: Expression) -> Expression:
 
 def renumber_build_columns(resolved: ResolvedJoin) -> ResolvedJoin:
     """Return the join with build columns numbered by their positions in the right side instead of in `published`."""
-    place, spec = resolved.published, resolved.spec
-    keys = tuple(replace(key, build=place[key.build]) for key in spec.keys)
-    ranges = tuple(replace(pair, build=place[pair.build]) for pair in spec.ranges)
+    positions, spec = resolved.published, resolved.spec
+    keys = tuple(replace(key, build=positions[key.build]) for key in spec.keys)
+    ranges = tuple(replace(pair, build=positions[pair.build]) for pair in spec.ranges)
     return replace(resolved, spec=replace(spec, keys=keys, ranges=ranges))

@@ -21,33 +21,35 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def resolve_event_times(left: DataFrame, right: DataFrame, asker: str, problems: list[str]) -> tuple[int, int] | None:
+def resolve_event_times(
+    left: DataFrame, right: DataFrame, consumer: str, problems: list[str]
+) -> tuple[int, int] | None:
     """Return the event-time columns of both sides, None if `problems` got longer.
 
-    `asker` names the argument or operator that requires them, for the message.
+    `consumer` names the argument or operator that requires them, for the message.
     """
     sides = ((left, "left"), (right, "right"))
-    times = [_resolve_event_time(frame, side, asker, problems) for frame, side in sides]
+    times = [_resolve_event_time(frame, side, consumer, problems) for frame, side in sides]
     if times[0] is None or times[1] is None:
         return None
     kinds = [frame.schema.fields[time].dataType for frame, time in ((left, times[0]), (right, times[1]))]
     if kinds[0] != kinds[1]:
         problems.append(
             f"the column with the watermark is a {kinds[0].simpleString()} on the left side and a"
-            f" {kinds[1].simpleString()} on the right side, and {asker} compares the two columns: cast one of them"
+            f" {kinds[1].simpleString()} on the right side, and {consumer} compares the two columns: cast one of them"
         )
         return None
     return times[0], times[1]
 
 
-def _resolve_event_time(frame: DataFrame, side: str, asker: str, problems: list[str]) -> int | None:
+def _resolve_event_time(frame: DataFrame, side: str, consumer: str, problems: list[str]) -> int | None:
     """Return the position of the only column of a side with a watermark, or None after adding to `problems`."""
-    found = [number for number, field in enumerate(frame.schema.fields) if is_marked(field)]
-    if len(found) == 1:
-        return found[0]
-    has = "no such column" if not found else f"{len(found)} such columns"
+    marked = [number for number, field in enumerate(frame.schema.fields) if is_marked(field)]
+    if len(marked) == 1:
+        return marked[0]
+    count = "no such column" if not marked else f"{len(marked)} such columns"
     problems.append(
-        f"{asker} requires one column with a watermark on the {side} side, which has {has}: see DataFrame.withWatermark"
+        f"{consumer} requires one column with a watermark on the {side} side, which has {count}: see DataFrame.withWatermark"
     )
     return None
 
@@ -87,8 +89,8 @@ class TimeColumn:
         left, right = (F.col(name_column(number)) for number in (self.left, self.right))
         time = F.greatest(left, right) if self.left != self.right else left
         if self.lasts is not None:
-            over = left + F.expr(f"make_dt_interval(0, 0, 0, {self.lasts / 1e6:.6f}bd)")
-            time = F.when(right.isNull(), over).otherwise(time)
+            expiry = left + F.expr(f"make_dt_interval(0, 0, 0, {self.lasts / 1e6:.6f}bd)")
+            time = F.when(right.isNull(), expiry).otherwise(time)
         return time.alias(self.name, metadata={MARK: self.delay})
 
 
@@ -98,9 +100,9 @@ def resolve_time_column(
     """Return the event-time column of a join's result, None if `problems` got longer."""
     from pyspark.sql.types import StructField
 
-    outputs, told = resolved.outputs, len(problems)
-    places = {(output.ref.source, output.ref.column): number for number, output in enumerate(outputs)}
-    left, right = (places.get((side, require_event_time(stored))) for side, stored in enumerate(sides))
+    outputs, before = resolved.outputs, len(problems)
+    positions = {(output.ref.source, output.ref.column): number for number, output in enumerate(outputs)}
+    left, right = (positions.get((side, require_event_time(stored))) for side, stored in enumerate(sides))
     assert left is not None, "all columns of the left side are in the result"
     lasts = sides[LEFT].retained if resolved.spec.how == "left" else None
     check_names(
@@ -113,7 +115,9 @@ def resolve_time_column(
             f"event_time={name!r}: the result has only one column for the two columns with a watermark, so it does not"
             " show whether a row has a match: write on=[(left, right), …] to keep both columns"
         )
-    if len(problems) > told:
+    if len(problems) > before:
         return None
-    marked = (left, left if right is None else right)
-    return TimeColumn(name, *marked, lasts, max(outputs[number].field.metadata.get(MARK, 0) for number in marked))
+    time_columns = (left, left if right is None else right)
+    return TimeColumn(
+        name, *time_columns, lasts, max(outputs[number].field.metadata.get(MARK, 0) for number in time_columns)
+    )

@@ -31,20 +31,20 @@ def create_join_frame(
     resolved: ResolvedJoin,
     sides: tuple[StoredSide, StoredSide],
     name: str | None,
-    *told: str,
+    *details: str,
     task: type[StreamJoinTask] = StreamJoinTask,
 ) -> DataFrame:
     """Return the rows of a join of two streams, as columns `c0`, `c1`, … (see `name_column`).
 
-    `told` are further parts of the join's fingerprint: joins with the same columns that differ otherwise must not share
-    a state.
+    `details` are further parts of the join's fingerprint: joins with the same columns that differ otherwise must not
+    share a state.
     """
     left, right = streams.left, streams.right
     session = left.sparkSession
     partitions = count_partitions(session)
-    kept = ", ".join("for ever" if side.retained is None else f"{side.retained} µs" for side in sides)
-    of = f"{left.schema.simpleString()} and {right.schema.simpleString()}, kept {kept}"
-    made_by = ", ".join([f"{resolved.spec.label} of {of}", *told])
+    retention = ", ".join("for ever" if side.retained is None else f"{side.retained} µs" for side in sides)
+    inputs = f"{left.schema.simpleString()} and {right.schema.simpleString()}, kept {retention}"
+    made_by = ", ".join([f"{resolved.spec.label} of {inputs}", *details])
     tasks = count_tasks_per_executor(session)
     join = describe_join(resolved, sides, partitions, streams.settings, tasks, made_by, name)
     report_checkpoints(session)
@@ -52,14 +52,16 @@ def create_join_frame(
     blocks = [
         map_in_arrow(frame, StreamJoinSendTask(join, side, keys), DDL) for side, frame in enumerate((left, right))
     ]
-    both = blocks[LEFT].unionAll(blocks[RIGHT])
+    all_blocks = blocks[LEFT].unionAll(blocks[RIGHT])
     if join.waits:
         time = left.columns[require_event_time(sides[LEFT])]
-        both = both.unionAll(map_in_arrow(create_ticks(left, time), PartitionIdsTask(join, keys), DDL))
+        all_blocks = all_blocks.unionAll(map_in_arrow(create_ticks(left, time), PartitionIdsTask(join, keys), DDL))
     fields = [output.field for output in resolved.outputs]
-    emitted = add_progress_column(fields, PROGRESS_FIELDS)
-    places = [name_column(number) for number in range(len(fields))]
-    joined = run_in_workers(both.repartition(partitions, FRAMES.names[0]), task(join), emitted).toDF(*places, PROGRESS)
+    output_schema = add_progress_column(fields, PROGRESS_FIELDS)
+    names = [name_column(number) for number in range(len(fields))]
+    joined = run_in_workers(all_blocks.repartition(partitions, FRAMES.names[0]), task(join), output_schema).toDF(
+        *names, PROGRESS
+    )
     return remove_progress_rows(joined, PROGRESS_FIELDS, join.metrics)
 
 

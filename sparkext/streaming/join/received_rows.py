@@ -44,15 +44,15 @@ class ReceivedRows:
             if (side, fragment) not in collected:
                 collected[side, fragment] = create_row_collector()
             collected[side, fragment].add((0, 0), unpackers[side].unpack(block))
-        for place, kept in collected.items():
-            with kept:
-                table = kept.table(join.sides[place[0]].sent)
-                self._rows[place] = _number_rows(table, batch) if join.sides[place[0]].numbered else table
+        for fragment_id, collector in collected.items():
+            with collector:
+                table = collector.table(join.sides[fragment_id[0]].sent)
+                self._rows[fragment_id] = _number_rows(table, batch) if join.sides[fragment_id[0]].numbered else table
 
     def rows(self, side: int, fragment: int) -> pa.Table:
         """Return the rows of a fragment in the stored schema."""
-        found = self._rows.get((side, fragment))
-        return self._join.sides[side].schema.empty_table() if found is None else found
+        table = self._rows.get((side, fragment))
+        return self._join.sides[side].schema.empty_table() if table is None else table
 
     def info(self, side: int, fragment: int) -> SegmentInfo:
         """Return the metadata of a fragment.
@@ -71,7 +71,8 @@ class ReceivedRows:
 def _number_rows(table: pa.Table, batch: int) -> pa.Table:
     """Add a column of row numbers, all larger than the row numbers of earlier batches.
 
-    A task that runs again assigns the same numbers, whichever order the rows are in, except among identical rows.
+    A task that runs again assigns the same numbers, even if the rows are in another order. Identical rows may exchange
+    their numbers.
     """
     hashes = hash_row_contents([make_contiguous(column) for column in table.columns], table.num_rows)
     order = np.argsort(hashes, kind="stable")

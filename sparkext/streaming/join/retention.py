@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 def resolve_stored_sides(
-    left: DataFrame, right: DataFrame, retain: Any, kind: str, tells_time: bool, problems: list[str]
+    left: DataFrame, right: DataFrame, retain: Any, kind: str, has_time_column: bool, problems: list[str]
 ) -> tuple[StoredSide, StoredSide] | None:
     """Return how the rows of both sides are stored, or None if `problems` got longer.
 
-    `tells_time`: whether the result has an event-time column.
+    `has_time_column`: whether the result has an event-time column.
     """
-    told = len(problems)
+    before = len(problems)
     retained = _resolve_retention(retain, problems)
-    if kind != "inner" and retained[0] is None and len(problems) == told:
+    if kind != "inner" and retained[0] is None and len(problems) == before:
         problems.append(
             f"a {kind} join of streams requires retain, the time for which a row of the left side may find a match"
         )
     times = None
-    if len(problems) == told and (tells_time or retained != (None, None)):
+    if len(problems) == before and (has_time_column or retained != (None, None)):
         times = resolve_event_times(left, right, "event_time" if retained == (None, None) else "retain", problems)
-    if len(problems) > told:
+    if len(problems) > before:
         return None
     numbered = kind != "inner"
     return (
@@ -43,5 +43,5 @@ def _resolve_retention(retain: Any, problems: list[str]) -> tuple[int | None, in
     if isinstance(retain, tuple) and len(retain) == 2:
         left, right = (None if time is None else read_duration("retain", time, problems) for time in retain)
         return left, right
-    both = None if retain is None else read_duration("retain", retain, problems, "a tuple for both sides, or ")
-    return both, both
+    retention = None if retain is None else read_duration("retain", retain, problems, "a tuple for both sides, or ")
+    return retention, retention

@@ -3,7 +3,7 @@
     rows ──▶ fingerprint ──▶ bucket ──▶ fragment ──▶ every partition with a unit of this fragment
 
 Without a key, buckets are pseudo-random. The bucket depends on the row's fingerprint and on the number of equal
-fingerprints before it, so a task that runs again assigns the same buckets, whichever order its rows are in.
+fingerprints before it, so a task that runs again assigns the same buckets, even if its rows are in another order.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ class StreamJoinSendTask(StreamTask):
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send the rows of one Spark partition."""
         batch = MicroBatch.of_this_task()
-        cut = self.join.state(batch).cut
+        grid = self.join.state(batch).cut
         buckets = _Buckets(self.join, self.side, batch)
         probe = process_probe()
         yield from create_index_frames(self.partition_keys)
-        for rows in gather_batches(batches, cut.fragments(self.side), lambda: probe.headroom(tasks)):
-            yield from self._blocks(rows, buckets, cut)
+        for rows in gather_batches(batches, grid.fragments(self.side), lambda: probe.headroom(tasks)):
+            yield from self._create_frames(rows, buckets, grid)
 
-    def _blocks(self, rows: pa.RecordBatch, buckets: _Buckets, cut: GridShape) -> Iterator[pa.RecordBatch]:
+    def _create_frames(self, rows: pa.RecordBatch, buckets: _Buckets, grid: GridShape) -> Iterator[pa.RecordBatch]:
         rows = conform_columns(rows.columns, self.join.sides[self.side].rows)
-        found = buckets.of(rows)
-        count = cut.fragments(self.side)
+        row_buckets = buckets.of(rows)
+        count = grid.fragments(self.side)
         homes = freeze((np.arange(BUCKETS, dtype=np.int64) * count // BUCKETS).astype(np.int32))
-        order = order_by_partition(found, homes, count, None)
+        order = order_by_partition(row_buckets, homes, count, None)
         stored = self.join.sides[self.side].stored(rows)
-        sent = stored.append_column("bucket", pa.array(found.astype(np.uint16)))
-        hashes = hash_row_contents(sent.columns, sent.num_rows)[order.rows]
-        for fragment, block in blocks_of(sent, order, lambda start, stop: checksum_of(hashes[start:stop])):
-            for partition in cut.partitions(self.side, fragment, self.join.partitions):
+        outgoing = stored.append_column("bucket", pa.array(row_buckets.astype(np.uint16)))
+        hashes = hash_row_contents(outgoing.columns, outgoing.num_rows)[order.rows]
+        for fragment, block in blocks_of(outgoing, order, lambda start, stop: checksum_of(hashes[start:stop])):
+            for partition in grid.partitions(self.side, fragment, self.join.partitions):
                 yield create_frame(self.partition_keys[partition], 2 * fragment + self.side, block)
 
 
@@ -91,25 +91,25 @@ class _Buckets:
         self._keys = None if join.keys is None else join.keys[side]
         self._event_time = join.sides[side].event_time
         self._watermark = 0 if self._event_time is None else batch.watermark()
-        self._seen = Occurrences()
+        self._occurrences = Occurrences()
         self._salt = np.int64((batch.number * _SALT + task_id().partition) % (1 << 62))
 
     def of(self, rows: pa.RecordBatch) -> Int32Array:
         """Return the buckets of rows. Rows with `NO_BUCKET` are not sent."""
         if self._keys is None:
-            buckets = self._drawn(rows)
+            buckets = self._draw_buckets(rows)
         else:
             buckets = self._keys.buckets(rows)[1]
             if self._keys.keeps_unmatchable:
-                buckets = np.where(buckets == NO_BUCKET, self._drawn(rows), buckets)
+                buckets = np.where(buckets == NO_BUCKET, self._draw_buckets(rows), buckets)
         if self._event_time is not None:
             buckets = np.where(self._is_late(rows.column(self._event_time)), np.int32(NO_BUCKET), buckets)
         return freeze(buckets)
 
-    def _drawn(self, rows: pa.RecordBatch) -> Int32Array:
+    def _draw_buckets(self, rows: pa.RecordBatch) -> Int32Array:
         hashes = hash_row_contents(rows.columns, rows.num_rows)
-        drawn = hash_words(freeze(hashes ^ hash_words(freeze(self._seen.number(hashes) + self._salt))))
-        return assign_leading_buckets(drawn, BUCKETS)
+        draws = hash_words(freeze(hashes ^ hash_words(freeze(self._occurrences.number(hashes) + self._salt))))
+        return assign_leading_buckets(draws, BUCKETS)
 
     def _is_late(self, times: pa.Array) -> Any:
         """Return which rows are late by Spark's definition: up to the watermark, or with a null time."""

@@ -56,11 +56,11 @@ class NameCondition(StreamCondition):
 
     def resolve(self, kind: str, problems: list[str]) -> ResolvedJoin | None:
         """Resolve the columns."""
-        found = resolve_join(self.streams.inputs(), self.names, kind, problems)
-        compared = set() if found is None else {(pair.probe.column, pair.type) for pair in found.spec.ranges}
+        resolved = resolve_join(self.streams.inputs(), self.names, kind, problems)
+        compared = set() if resolved is None else {(pair.probe.column, pair.type) for pair in resolved.spec.ranges}
         if len(compared) > MOST_COMPARED:
             problems.append(
                 f"on compares {len(compared)} columns of the left side, whose rows are indexed as well, but an index"
                 f" supports at most {MOST_COMPARED}. Filter the result of an inner join by the other columns"
             )
-        return None if found is None else renumber_build_columns(found)
+        return None if resolved is None else renumber_build_columns(resolved)
