@@ -49,7 +49,8 @@ def _resolve_event_time(frame: DataFrame, side: str, consumer: str, problems: li
         return marked[0]
     count = "no such column" if not marked else f"{len(marked)} such columns"
     problems.append(
-        f"{consumer} requires one column with a watermark on the {side} side, which has {count}: see DataFrame.withWatermark"
+        f"{consumer} requires one column with a watermark on the {side} side, which has {count}: see"
+        " DataFrame.withWatermark"
     )
     return None
 

@@ -21,29 +21,29 @@ def append_attributes(
     """
     from pyspark.sql import functions as F
 
-    keys = [frame.columns[place] for place in operators]
+    keys = [frame.columns[position] for position in operators]
     if attributes.isStreaming:
         problems.append("order_key is a stream: expected a table with the order key of each operator key")
         return frame
     if not keys:
         problems.append("order_key is a table: expected operator_key, the columns that the table shares with frame")
         return frame
-    found = [resolve_column(key, attributes.schema.fields, "order_key's", case_sensitive, problems) for key in keys]
-    others = [name for place, name in enumerate(attributes.columns) if place not in found]
-    if None in found:
+    positions = [resolve_column(key, attributes.schema.fields, "order_key's", case_sensitive, problems) for key in keys]
+    order_columns = [name for position, name in enumerate(attributes.columns) if position not in positions]
+    if None in positions:
         return frame
-    if not others:
+    if not order_columns:
         problems.append("order_key is a table: expected columns in addition to those of operator_key")
         return frame
-    theirs = [attributes.columns[place] for place in found if place is not None]
-    twice = attributes.groupBy(*map(quote_name, theirs)).count().where("count > 1").limit(1).collect()
-    if twice:
-        problems.append(f"order_key has several rows for one operator key: {', '.join(map(repr, twice[0][:-1]))}")
+    key_columns = [attributes.columns[position] for position in positions if position is not None]
+    duplicates = attributes.groupBy(*map(quote_name, key_columns)).count().where("count > 1").limit(1).collect()
+    if duplicates:
+        problems.append(f"order_key has several rows for one operator key: {', '.join(map(repr, duplicates[0][:-1]))}")
         return frame
-    renamed = [F.col(quote_name(name)).alias(f"__key_{n}") for n, name in enumerate(theirs)]
-    renamed += [F.col(quote_name(name)).alias(f"__order_{n}") for n, name in enumerate(others)]
+    columns = [F.col(quote_name(name)).alias(f"__key_{n}") for n, name in enumerate(key_columns)]
+    columns += [F.col(quote_name(name)).alias(f"__order_{n}") for n, name in enumerate(order_columns)]
     on = [(key, f"__key_{n}") for n, key in enumerate(keys)]
-    joined = frame.transform(pipelined_join(attributes.select(*renamed), on=on, how="left"))
+    joined = frame.transform(pipelined_join(attributes.select(*columns), on=on, how="left"))
     return joined.select(
-        *(quote_name(name) for name in frame.columns), *(f"__order_{number}" for number in range(len(others)))
+        *(quote_name(name) for name in frame.columns), *(f"__order_{number}" for number in range(len(order_columns)))
     )

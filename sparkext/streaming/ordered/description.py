@@ -33,8 +33,8 @@ from sparkext.streaming.stream_operator import StreamOperator
 ROWS, STATES = range(2)
 """The sides of the state: rows that wait for the watermark, and the states of operator keys."""
 
-ORDERED_FIELDS = tuple(told.name for told in fields(OrderedBatch))
-"""The fields of the column of progress."""
+ORDERED_FIELDS = tuple(counter.name for counter in fields(OrderedBatch))
+"""The fields of the progress column."""
 
 BUCKET_FIELDS = (pa.field("order_bucket", pa.uint16()), pa.field("operator_bucket", pa.uint16()))
 """Columns appended to the input: the buckets of the order key and of the operator key."""
@@ -51,7 +51,7 @@ class KeyedOperator(Protocol):
     def has_states(self) -> bool:
         """Whether operator keys have states."""
 
-    def results(self, given: OperatorInput) -> Iterator[pa.RecordBatch]:
+    def results(self, operator_input: OperatorInput) -> Iterator[pa.RecordBatch]:
         """Yield the results of all keys, each with its key (see `append_key`), and change the states."""
 
 
@@ -157,7 +157,9 @@ class OrderedRows(StreamOperator):
     @property
     def states(self) -> StoredSide:
         """The stored form of operator states: one row per key, its latest state and the batch that wrote it."""
-        keys = [self.rows.rows.field(number).with_name(f"k{place}") for place, number in enumerate(self.key_columns)]
+        keys = [
+            self.rows.rows.field(number).with_name(f"k{position}") for position, number in enumerate(self.key_columns)
+        ]
         columns = pa.schema([*keys, ("state", pa.binary()), ("batch", pa.timestamp("us"))])
         order = NearestOrder(len(columns), len(columns) - 1, None, tuple(range(len(keys))), last_only=True)
         return StoredSide(columns, order=order)
@@ -185,11 +187,11 @@ class OrderedRows(StreamOperator):
         """Return the routing plan of a batch. The first batch, and rows that are not a stream, use the first table."""
         if state is None or not state.head:
             return OrderPlan(self.table, 0)
-        told = state.head["plan"]
-        table = OrderTable.from_data(told["table"])
+        stored_plan = state.head["plan"]
+        table = OrderTable.from_data(stored_plan["table"])
         if state.cuts.at(state.batch - 1) == self.cut and (self.splits or not table.merged):
-            return OrderPlan(table, told["since"])
-        counts = BucketRows.from_data(told["counts"])
+            return OrderPlan(table, stored_plan["since"])
+        counts = BucketRows.from_data(stored_plan["counts"])
         return OrderPlan(plan_next_table(self.table, counts.orders, counts.operators, self.splits), state.batch)
 
     def next_plan(self, state: StreamState, plan: OrderPlan) -> dict[str, Any]:
@@ -197,11 +199,11 @@ class OrderedRows(StreamOperator):
         counts = BucketRows()
         if state.head:
             writers = range(state.cuts.at(state.batch - 1).left)
-            came = [BucketRows.from_data(state.told(ROWS, writer)["came"]) for writer in writers]
-            counts = BucketRows.from_data(state.head["plan"]["counts"]).derive_next(came)
-        way = self.settings.debug_partitions
-        table = draw_order_table(self.partitions, self.splits) if way == "random" else plan.table
-        if way == "planned":
+            received_rows = [BucketRows.from_data(state.told(ROWS, writer)["came"]) for writer in writers]
+            counts = BucketRows.from_data(state.head["plan"]["counts"]).derive_next(received_rows)
+        policy = self.settings.debug_partitions
+        table = draw_order_table(self.partitions, self.splits) if policy == "random" else plan.table
+        if policy == "planned":
             table = plan_next_table(table, counts.orders, counts.operators, self.splits)
         since = plan.since if table == plan.table else state.batch + 1
         return {"table": table.to_data(), "since": since, "counts": counts.to_data()}
@@ -220,21 +222,24 @@ class OrderedTask(WorkerTask):
 
 
 class Writers:
-    """Maps rows to the fragments of the state (writers) by one table: first whole partitions, then split ones."""
+    """Maps rows to writers, the fragments of the state, by one routing table.
+
+    The writers of whole partitions precede the writers of split partitions.
+    """
 
     def __init__(self, partitions: int, table: OrderTable) -> None:
         """Expand the table into arrays."""
-        self._whole = homes_of(table.whole)
-        self._parts = homes_of(table.parts) + np.int32(SPLIT * partitions)
+        self._whole_writers = homes_of(table.whole)
+        self._split_writers = homes_of(table.parts) + np.int32(SPLIT * partitions)
         self._is_split = np.zeros(BUCKETS, dtype=np.bool_)
         self._is_split[[*table.merged]] = True
 
     def of(self, order_buckets: Int32Array, operator_buckets: Int32Array) -> Int32Array:
         """Return the writer of each row, int32[n], from its two buckets."""
-        found: Int32Array = np.where(
-            self._is_split[order_buckets], self._parts[operator_buckets], self._whole[order_buckets]
+        writers: Int32Array = np.where(
+            self._is_split[order_buckets], self._split_writers[operator_buckets], self._whole_writers[order_buckets]
         )
-        return found
+        return writers
 
 
 @dataclass(frozen=True)

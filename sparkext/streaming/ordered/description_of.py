@@ -61,13 +61,13 @@ def describe_order(
     fields, rows = frame.schema.fields, arrow_schema(frame.schema)
     is_stream = frame.isStreaming
     order = TimeOrder(len(rows), columns.time, columns.ties)
-    places = tuple(dict.fromkeys([*columns.orders, *columns.operators]))
-    results, result_order = pa.schema([*rows][: columns.width]), order
+    key_columns = tuple(dict.fromkeys([*columns.orders, *columns.operators]))
+    result_schema, result_order = pa.schema([*rows][: columns.width]), order
     if apply is not None:
-        results = arrow_schema(apply.schema)
-        result_order = TimeOrder(len(results), apply.time, rank=len(results))
-    of = f"{frame.schema.simpleString()} by {columns.time}, {columns.orders}, {columns.operators}, {columns.ties}"
-    made_by = f"rows in order, {of}, {'as they are' if apply is None else apply.made_by}"
+        result_schema = arrow_schema(apply.schema)
+        result_order = TimeOrder(len(result_schema), apply.time, rank=len(result_schema))
+    inputs = f"{frame.schema.simpleString()} by {columns.time}, {columns.orders}, {columns.operators}, {columns.ties}"
+    made_by = f"rows in order, {inputs}, {'as they are' if apply is None else apply.made_by}"
     return OrderedRows(
         *identify_operator("ordered", made_by, name),
         table.partitions,
@@ -79,11 +79,11 @@ def describe_order(
         ),
         order_keys=_create_partitioning(frame, columns.orders, settings),
         operator_keys=_create_partitioning(frame, columns.operators, settings) if columns.operators else None,
-        key_types=tuple(str(spark_key_type(fields[place])) for place in places),
+        key_types=tuple(str(spark_key_type(fields[column])) for column in key_columns),
         user_columns=tuple(frame.columns[: columns.width]),
         order=order,
         operator=None if apply is None else apply.operator,
-        result_schema=results,
+        result_schema=result_schema,
         result_order=result_order,
         table=table,
         splits=splits,
@@ -91,9 +91,9 @@ def describe_order(
     )
 
 
-def _create_partitioning(frame: DataFrame, places: tuple[int, ...], settings: Settings) -> Partitioning:
+def _create_partitioning(frame: DataFrame, columns: tuple[int, ...], settings: Settings) -> Partitioning:
     """Return the partitioning of columns into buckets. Null is a key like any other value."""
-    kinds = [spark_key_type(frame.schema.fields[place]) for place in places]
+    kinds = [spark_key_type(frame.schema.fields[column]) for column in columns]
     types = tuple(arrow_key_type(kind) for kind in kinds if kind is not None)
     table = RoutingTable(BUCKETS, 1)
-    return Partitioning(places, types, (True,) * len(places), table, False, settings.debug_hash_mask)
+    return Partitioning(columns, types, (True,) * len(columns), table, False, settings.debug_hash_mask)

@@ -72,25 +72,26 @@ def create_order_frame(
     if frame.isStreaming:
         tick = create_ticks(frame, frame.columns[columns.time])
         blocks = blocks.unionAll(map_in_arrow(tick, OrderedSendTask(ordered, keys), DDL))
-    arrived = blocks.repartition(partitions, "partition")
+    received = blocks.repartition(partitions, "partition")
     fields = list(frame.schema.fields[: columns.width] if apply is None else apply.schema.fields)
-    emitted = _add_late_column(fields, frame.schema.fields[: columns.width], late)
-    everything = add_progress_column(emitted, ORDERED_FIELDS)
-    places = [name_column(number) for number in range(len(emitted))]
-    out = run_in_workers(arrived, WholeKeysTask(ordered), everything)
+    result_fields = _add_late_column(fields, frame.schema.fields[: columns.width], late)
+    output_schema = add_progress_column(result_fields, ORDERED_FIELDS)
+    names = [name_column(number) for number in range(len(result_fields))]
+    out = run_in_workers(received, WholeKeysTask(ordered), output_schema)
     if splits:
-        results = run_in_workers(arrived, SplitKeysTask(ordered, keys), DDL).repartition(partitions, "partition")
-        out = out.unionAll(run_in_workers(results, MergeTask(ordered), everything))
+        results = run_in_workers(received, SplitKeysTask(ordered, keys), DDL).repartition(partitions, "partition")
+        out = out.unionAll(run_in_workers(results, MergeTask(ordered), output_schema))
     out = remove_progress_rows(
-        out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None
+        out.toDF(*names, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None
     )
-    metadata = [dict(field.metadata or {}) for field in emitted]
+    metadata = [dict(field.metadata or {}) for field in result_fields]
     if apply is not None and frame.isStreaming:  # results have times of input rows, so the watermark holds for them
         metadata[apply.time][MARK] = frame.schema.fields[columns.time].metadata[MARK]
-    named = [
-        F.col(name_column(number)).alias(field.name, metadata=metadata[number]) for number, field in enumerate(emitted)
+    outputs = [
+        F.col(name_column(number)).alias(field.name, metadata=metadata[number])
+        for number, field in enumerate(result_fields)
     ]
-    return out.select(*named)
+    return out.select(*outputs)
 
 
 def _assign_buckets(columns: OrderColumns, ordered: OrderedRows) -> OrderTable:
@@ -102,9 +103,9 @@ def _assign_buckets(columns: OrderColumns, ordered: OrderedRows) -> OrderTable:
     keys = replace(ordered.order_keys, key_columns=tuple(range(len(columns.orders))))
     schema = arrow_schema(columns.frame.select(*(quote_name(columns.frame.columns[n]) for n in columns.orders)).schema)
     task = CountBucketsTask(keys, schema, settings=ordered.settings, tasks_sharing=ordered.tasks_sharing)
-    counted = map_in_arrow(pick(columns.frame, columns.orders), task, COUNTS_DDL)
+    counts = map_in_arrow(pick(columns.frame, columns.orders), task, COUNTS_DDL)
     rows = Counter[int]()
-    for bucket, count in counted.collect():
+    for bucket, count in counts.collect():
         rows[bucket] += count
     return plan_next_table(ordered.table, rows, {}, ordered.splits)
 

@@ -49,10 +49,12 @@ class FunctionOperator:
         """Whether the function has an initial state."""
         return self.initial is not None
 
-    def results(self, given: OperatorInput) -> Iterator[pa.RecordBatch]:
+    def results(self, operator_input: OperatorInput) -> Iterator[pa.RecordBatch]:
         """Yield the function's results. The rank of a key is a hash of it."""
-        ordered, order = given.ordered, given.order
-        keys = [make_contiguous(given.rows.column(number)).take(pa.array(order)) for number in ordered.key_columns]
+        ordered, order = operator_input.ordered, operator_input.order
+        keys = [
+            make_contiguous(operator_input.rows.column(number)).take(pa.array(order)) for number in ordered.key_columns
+        ]
         groups = GroupTable([key.type for key in keys], ordered.settings.debug_hash_mask)
         numbers = groups.numbers(keys)
         homes = freeze(np.arange(groups.count, dtype=np.int32))
@@ -61,9 +63,9 @@ class FunctionOperator:
         starts = by_group.starts
         distinct = groups.keys(0, groups.count)
         ranks = hash_row_contents(distinct, groups.count)
-        buckets = np.asarray(make_contiguous(given.rows.column(ordered.width)))[in_order[starts[:-1]]]
-        states = given.states.load(distinct)
-        rows = given.select_user_columns()
+        buckets = np.asarray(make_contiguous(operator_input.rows.column(ordered.width)))[in_order[starts[:-1]]]
+        states = operator_input.states.load(distinct)
+        rows = operator_input.select_user_columns()
         first = 0
         while first < groups.count:
             # As many groups as fit into `_AT_ONCE` rows, but at least one group, in several pieces if it is larger.
@@ -74,13 +76,13 @@ class FunctionOperator:
                 for group in range(first, last):
                     low, high = max(int(starts[group]), at), min(int(starts[group + 1]), stop)
                     if low < high:
-                        of_group = piece.slice(low - at, high - low)
-                        made, states[group] = self._call(of_group, states[group])
-                        made = _check_result(made, of_group, ordered)
-                        yield from append_key(made, ranks[group], buckets[group]).to_batches()
+                        group_rows = piece.slice(low - at, high - low)
+                        result, states[group] = self._call(group_rows, states[group])
+                        result = _check_result(result, group_rows, ordered)
+                        yield from append_key(result, ranks[group], buckets[group]).to_batches()
             first = last
         if self.has_states:
-            given.states.change(distinct, states)
+            operator_input.states.change(distinct, states)
 
     def _call(self, rows: pa.Table, state: bytes | None) -> tuple[Any, bytes | None]:
         """Return the result of one call, and the new state."""
@@ -95,33 +97,37 @@ class FunctionOperator:
             raise OperatorError(f"apply returned a state that cannot be stored, {error}. Expected {FORMS}") from error
 
 
-def _check_result(made: Any, rows: pa.Table, ordered: OrderedRows) -> pa.Table:
+def _check_result(result: Any, rows: pa.Table, ordered: OrderedRows) -> pa.Table:
     """Return a result cast to the types of the schema, or raise an OperatorError that describes the problem."""
     schema, time = ordered.result_schema, ordered.result_order.time
-    if isinstance(made, pa.RecordBatch):
-        made = pa.Table.from_batches([made])
-    if not isinstance(made, pa.Table):
-        raise OperatorError(f"apply returned {type(made).__name__}, expected an Arrow table")
-    missing = [name for name in schema.names if name not in made.column_names]
+    if isinstance(result, pa.RecordBatch):
+        result = pa.Table.from_batches([result])
+    if not isinstance(result, pa.Table):
+        raise OperatorError(f"apply returned {type(result).__name__}, expected an Arrow table")
+    missing = [name for name in schema.names if name not in result.column_names]
     if missing:
         raise OperatorError(
-            f"apply returned columns {', '.join(made.column_names) or 'none'}, but schema also has {', '.join(missing)}"
+            f"apply returned columns {', '.join(result.column_names) or 'none'}, but schema also has"
+            f" {', '.join(missing)}"
         )
     try:
-        columns = [_cast(make_contiguous(made.column(field.name)), field.type) for field in schema]
+        columns = [_cast(make_contiguous(result.column(field.name)), field.type) for field in schema]
     except pa.ArrowException as error:
         raise OperatorError(f"apply returned columns that do not have the types of schema: {error}") from error
-    made = pa.Table.from_arrays(columns, schema=schema)
-    if made.num_rows:
-        own_times = rows.column(ordered.order.time)
-        times, own = convert_to_microseconds(columns[time]), convert_to_microseconds(make_contiguous(own_times))
-        if (np.diff(times) < 0).any() or times[0] < own[0] or times[-1] > own[-1]:
+    result = pa.Table.from_arrays(columns, schema=schema)
+    if result.num_rows:
+        input_column = rows.column(ordered.order.time)
+        times, input_times = (
+            convert_to_microseconds(columns[time]),
+            convert_to_microseconds(make_contiguous(input_column)),
+        )
+        if (np.diff(times) < 0).any() or times[0] < input_times[0] or times[-1] > input_times[-1]:
             raise OperatorError(
-                f"apply returned rows whose {schema.names[time]} goes from {made.column(time)[0]} to"
-                f" {made.column(time)[-1]}, for input from {own_times[0]} to {own_times[-1]}: the times must be in"
-                " order, and within the input's"
+                f"apply returned rows whose {schema.names[time]} goes from {result.column(time)[0]} to"
+                f" {result.column(time)[-1]}, for input from {input_column[0]} to {input_column[-1]}: the times must be"
+                " in order, and within the input's"
             )
-    return made
+    return result
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -34,7 +34,7 @@ class KeyStates:
     lookup: RunLookup | None
     runs: Sequence[RunRows]
     _keys: list[pa.Array] = field(default_factory=list)
-    _after: list[bytes | None] = field(default_factory=list)
+    _new_states: list[bytes | None] = field(default_factory=list)
 
     def load(self, keys: list[pa.Array]) -> list[bytes | None]:
         """Return the latest encoded state of each key, None for a new key."""
@@ -52,21 +52,21 @@ class KeyStates:
             ColumnRef(PROBE + 1, len(keys) + 1),
         )
         spec = PipelineSpec(len(keys) + 1, (JoinSpec("inner", pairs, "auto", "states"),), outputs)
-        found = pa.schema([("number", pa.int64()), *(self.stored.rows.field(len(keys) + n) for n in range(2))])
-        last = np.full(count, -1, np.int64)
+        schema = pa.schema([("number", pa.int64()), *(self.stored.rows.field(len(keys) + n) for n in range(2))])
+        latest = np.full(count, -1, np.int64)
         for run in self.runs:
             if run.info.rows:
-                for batch in self.lookup.found(spec, found, probe, run):
-                    of_batch = convert_to_microseconds(batch.column(2))
-                    for place, number in enumerate(batch.column(0).to_pylist()):
-                        if of_batch[place] > last[number]:
-                            last[number] = of_batch[place]
-                            states[number] = batch.column(1)[place].as_py()
+                for batch in self.lookup.found(spec, schema, probe, run):
+                    state_batches = convert_to_microseconds(batch.column(2))
+                    for row, number in enumerate(batch.column(0).to_pylist()):
+                        if state_batches[row] > latest[number]:
+                            latest[number] = state_batches[row]
+                            states[number] = batch.column(1)[row].as_py()
         return states
 
     def change(self, keys: list[pa.Array], states: list[bytes | None]) -> None:
         """Set the new states of some keys, encoded."""
-        self._keys, self._after = keys, states
+        self._keys, self._new_states = keys, states
 
     def changed(self, bucket: int) -> pa.Table:
         """Return the states to store for this batch, with `bucket` as their bucket.
@@ -79,14 +79,14 @@ class KeyStates:
         schema = self.stored.schema
         if not self._keys:
             return schema.empty_table()
-        count = len(self._after)
-        largest = max((len(state or b"") for state in self._after), default=0)
+        count = len(self._new_states)
+        largest = max((len(state or b"") for state in self._new_states), default=0)
         if largest > MAX_VAR_BYTES:
             raise StateError(
                 f"the state of a key has {largest} bytes: at most {MAX_VAR_BYTES} can be stored. Use smaller windows,"
                 " or store less in the state"
             )
         batch = pa.array([self.batch] * count, pa.int64()).cast(pa.timestamp("us"))
-        columns = [*self._keys, pa.array(self._after, pa.binary()), batch, pa.array([bucket] * count, pa.uint16())]
+        columns = [*self._keys, pa.array(self._new_states, pa.binary()), batch, pa.array([bucket] * count, pa.uint16())]
         columns = [conform(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
         return pa.Table.from_arrays(columns, schema=schema)

@@ -26,22 +26,22 @@ class MergeTask(OrderedTask):
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit the merged results and the metrics of one partition."""
-        ordered, emits = self.ordered, OutputConverter(self.ordered)
+        ordered, converter = self.ordered, OutputConverter(self.ordered)
         rows_out = 0
         with create_row_collector() as collected:
             sizes: dict[int, int] = defaultdict(int)
             unpacker, metrics = RowUnpacker(ordered.merged_schema), RowUnpacker(METRICS)
             for writer, block in read_frames(batches):
                 if writer < 0:
-                    yield emits.progress(metrics.unpack(block).column(PROGRESS)[0].as_py())
+                    yield converter.progress(metrics.unpack(block).column(PROGRESS)[0].as_py())
                 else:
                     header = BlockHeader.of(block)
                     sizes[writer] += header.rows
                     collected.add((writer, header.note), unpacker.unpack(block))
-            made = collected.table(ordered.merged_schema)
+            results = collected.table(ordered.merged_schema)
         starts = np.cumsum([0, *(sizes[writer] for writer in sorted(sizes))], dtype=np.int64)
-        order = ordered.result_order.order(made, freeze(starts))
-        for piece in RowsInOrder(made, order).pieces(len(ordered.result_schema)):
+        order = ordered.result_order.order(results, freeze(starts))
+        for piece in RowsInOrder(results, order).pieces(len(ordered.result_schema)):
             rows_out += piece.num_rows
-            yield emits.results(piece)
-        yield emits.progress({"rows_out": rows_out})
+            yield converter.results(piece)
+        yield converter.progress({"rows_out": rows_out})

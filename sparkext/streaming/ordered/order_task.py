@@ -1,6 +1,6 @@
 """The worker functions that order the rows of a partition.
 
-One is for whole order keys, the other for split order keys, whose results are merged afterwards.
+One function is for whole order keys. The other is for split order keys, whose results are merged afterwards.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ class WholeKeysTask(OrderedTask):
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit the results of one Spark partition."""
-        emits = OutputConverter(self.ordered)
+        converter = OutputConverter(self.ordered)
         with _open_partitions(self.ordered, tasks) as partition_of:
-            arrived = ReceivedBlocks(self.ordered, WHOLE, batches)
-            told = Counter[str](late_rows=arrived.late_rows)
-            for rows in arrived.late():
-                yield emits.late(rows)
-            for number in arrived.partitions:
-                partition = partition_of(WHOLE, number, arrived.rows)
+            received = ReceivedBlocks(self.ordered, WHOLE, batches)
+            metrics = Counter[str](late_rows=received.late_rows)
+            for rows in received.late():
+                yield converter.late(rows)
+            for number in received.partitions:
+                partition = partition_of(WHOLE, number, received.rows)
                 for rows in partition.results().pieces(len(self.ordered.result_schema)):
-                    told["rows_out"] += rows.num_rows
-                    yield emits.results(rows)
-                told.update(partition.stored())
-            yield emits.progress(told)
+                    metrics["rows_out"] += rows.num_rows
+                    yield converter.results(rows)
+                metrics.update(partition.stored())
+            yield converter.progress(metrics)
 
 
 @dataclass(frozen=True)
@@ -68,19 +68,21 @@ class SplitKeysTask(OrderedTask):
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send the results of one Spark partition."""
         with _open_partitions(self.ordered, tasks) as partition_of:
-            arrived = ReceivedBlocks(self.ordered, SPLIT, batches)
-            told = Counter[str]()
-            for number in arrived.partitions:
-                partition = partition_of(SPLIT, number, arrived.rows)
+            received = ReceivedBlocks(self.ordered, SPLIT, batches)
+            metrics = Counter[str]()
+            for number in received.partitions:
+                partition = partition_of(SPLIT, number, received.rows)
                 results = partition.results()
-                told["merged_rows"] += results.order.size
-                yield from self._frames(results, partition, number)
-                told.update(partition.stored())
-            progress = pa.RecordBatch.from_arrays([_pack_progress(told)], schema=METRICS)
+                metrics["merged_rows"] += results.order.size
+                yield from self._create_frames(results, partition, number)
+                metrics.update(partition.stored())
+            progress = pa.RecordBatch.from_arrays([_pack_progress(metrics)], schema=METRICS)
             for _, block in blocks_of(progress, keep_order(1)):
                 yield create_frame(self.partition_keys[0], -1, block)
 
-    def _frames(self, results: RowsInOrder, partition: OrderedPartition, writer: int) -> Iterator[pa.RecordBatch]:
+    def _create_frames(
+        self, results: RowsInOrder, partition: OrderedPartition, writer: int
+    ) -> Iterator[pa.RecordBatch]:
         """Yield results in frames, each for one merging partition."""
         merging = np.zeros(BUCKETS, dtype=np.int32)
         merged = partition.plan.table.merged
@@ -92,12 +94,12 @@ class SplitKeysTask(OrderedTask):
         by_home = order_by_partition(freeze(merging[buckets]), homes, homes.size, None)
         width = len(self.ordered.merged_schema)
         for home, key in enumerate(self.partition_keys):
-            taken = results.order[by_home.rows[by_home.starts[home] : by_home.starts[home + 1]]]
-            at = 0
-            for rows in RowsInOrder(results.rows, taken).pieces(width):
-                for _, block in blocks_of(rows, keep_order(rows.num_rows), _count_from(at)):
+            outgoing = results.order[by_home.rows[by_home.starts[home] : by_home.starts[home + 1]]]
+            first_row = 0
+            for rows in RowsInOrder(results.rows, outgoing).pieces(width):
+                for _, block in blocks_of(rows, keep_order(rows.num_rows), _count_from(first_row)):
                     yield create_frame(key, writer, block)
-                at += rows.num_rows
+                first_row += rows.num_rows
 
 
 class OutputConverter:
@@ -111,33 +113,33 @@ class OutputConverter:
     def results(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return results in the emitted schema."""
         columns = conform_columns(rows.columns[: len(self._schema)], self._schema).columns
-        return self._emitted(columns, None, None, rows.num_rows)
+        return self._create_batch(columns, None, None, rows.num_rows)
 
     def late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return late rows in the emitted schema."""
         late = pa.StructArray.from_arrays(rows.columns, fields=[*self._late])
         nothing = [pa.nulls(rows.num_rows, kind) for kind in self._schema.types]
-        return self._emitted(nothing, late, None, rows.num_rows)
+        return self._create_batch(nothing, late, None, rows.num_rows)
 
-    def progress(self, told: Mapping[str, int]) -> pa.RecordBatch:
+    def progress(self, metrics: Mapping[str, int]) -> pa.RecordBatch:
         """Return metrics in the emitted schema, as one row."""
-        return self._emitted(make_blank_row(self._schema).columns, None, _pack_progress(told), 1)
+        return self._create_batch(make_blank_row(self._schema).columns, None, _pack_progress(metrics), 1)
 
-    def _emitted(
+    def _create_batch(
         self, columns: list[pa.Array], late: pa.Array | None, progress: pa.Array | None, rows: int
     ) -> pa.RecordBatch:
-        more = [pa.nulls(rows, self._late) if late is None else late] if self._keeps_late else []
-        more.append(pa.nulls(rows, _PROGRESS) if progress is None else progress)
-        names = [f"c{number}" for number in range(len(columns) + len(more))]
-        return pa.RecordBatch.from_arrays([*columns, *more], names=names)
+        appended = [pa.nulls(rows, self._late) if late is None else late] if self._keeps_late else []
+        appended.append(pa.nulls(rows, _PROGRESS) if progress is None else progress)
+        names = [f"c{number}" for number in range(len(columns) + len(appended))]
+        return pa.RecordBatch.from_arrays([*columns, *appended], names=names)
 
 
 def _count_from(first: int) -> Callable[[int, int], int]:
     return lambda start, stop: first + start
 
 
-def _pack_progress(told: Mapping[str, int]) -> pa.Array:
-    return pa.array([{name: told.get(name, 0) for name in ORDERED_FIELDS}], _PROGRESS)
+def _pack_progress(metrics: Mapping[str, int]) -> pa.Array:
+    return pa.array([{name: metrics.get(name, 0) for name in ORDERED_FIELDS}], _PROGRESS)
 
 
 @contextmanager
@@ -148,6 +150,6 @@ def _open_partitions(ordered: OrderedRows, tasks: Tasks) -> Iterator[Callable[[i
         batch = MicroBatch.of_this_task()
         lookup = RunLookup(ordered.state(batch), ordered.settings, tasks)
         lookup.state.claim(ordered.token)
-    yield lambda way, number, rows: OrderedPartition(ordered, way, number, rows, batch, lookup, tasks)
+    yield lambda mode, number, rows: OrderedPartition(ordered, mode, number, rows, batch, lookup, tasks)
     if lookup is not None:
         lookup.evict_indexes()

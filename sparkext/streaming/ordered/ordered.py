@@ -144,10 +144,11 @@ class _ColumnArguments:
             orders = _resolve_key("order_key", self.order_key, fields, case_sensitive, problems)
         ties = resolve_ties(self.ties, fields, "the", case_sensitive, problems)
         fields = frame.schema.fields
-        for place in (*orders, *operators):
-            if spark_key_type(fields[place]) is None:
+        for position in (*orders, *operators):
+            if spark_key_type(fields[position]) is None:
                 problems.append(
-                    f"column {fields[place].name!r} of type {fields[place].dataType.simpleString()} cannot be a key"
+                    f"column {fields[position].name!r} of type {fields[position].dataType.simpleString()} cannot be a"
+                    " key"
                 )
         if len(problems) > before:
             return None
@@ -156,15 +157,15 @@ class _ColumnArguments:
 
 
 def _resolve_key(
-    argument: str, named: Any, fields: Sequence[StructField], case_sensitive: bool, problems: list[str]
+    argument: str, value: Any, fields: Sequence[StructField], case_sensitive: bool, problems: list[str]
 ) -> tuple[int, ...]:
     """Return the positions of the columns of a key that exist."""
-    names = [] if named is None else [named] if isinstance(named, str) else named
-    if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
-        problems.append(f"{argument}={named!r}: expected the name of a column, or a list of names")
+    names = [] if value is None else [value] if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        problems.append(f"{argument}={value!r}: expected the name of a column, or a list of names")
         return ()
-    found = (resolve_column(one, fields, "the", case_sensitive, problems) for one in names)
-    return tuple(place for place in found if place is not None)
+    positions = (resolve_column(name, fields, "the", case_sensitive, problems) for name in names)
+    return tuple(position for position in positions if position is not None)
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ class _FunctionArguments:
             problems.append(f"apply={self.apply!r}: expected a function")
         if columns.operator_key is None:
             problems.append("apply requires operator_key, the key whose rows it processes together")
-        initial = self._initial(problems)
+        initial = self._encode_initial_state(problems)
         schema = self.schema
         if isinstance(schema, str):
             schema = frame.sparkSession.createDataFrame([], schema).schema
@@ -206,13 +207,13 @@ class _FunctionArguments:
         check_arrow_types(schema, "schema's", problems)
         if not isinstance(columns.time, str):  # a problem of the columns
             return None
-        found = resolve_column(columns.time, schema.fields, "schema's", case_sensitive, problems)
-        if found is None:
+        time = resolve_column(columns.time, schema.fields, "schema's", case_sensitive, problems)
+        if time is None:
             return None
         operator = FunctionOperator(self.apply, initial, bool(self.pickle_state))
-        return AppliedOperator(operator, schema, found, schema.simpleString())
+        return AppliedOperator(operator, schema, time, schema.simpleString())
 
-    def _initial(self, problems: list[str]) -> bytes | None:
+    def _encode_initial_state(self, problems: list[str]) -> bytes | None:
         """Return the encoded initial state, None if there is none, or if `problems` got longer."""
         if self.state is None:
             return None

@@ -51,7 +51,7 @@ _OUT_ROWS = 1 << 16
 class ReceivedBlocks:
     """The received blocks of one mode (`WHOLE` or `SPLIT`), decoded. `partitions` is as in `ReceivedRows`."""
 
-    def __init__(self, ordered: OrderedRows, way: int, batches: Iterable[pa.RecordBatch]) -> None:
+    def __init__(self, ordered: OrderedRows, mode: int, batches: Iterable[pa.RecordBatch]) -> None:
         """Read all blocks."""
         self.partitions: Iterable[int] = range(ordered.partitions)
         self.late_rows = 0
@@ -61,11 +61,11 @@ class ReceivedBlocks:
             for tag, block in read_frames(batches):
                 if tag < 0:
                     self.partitions = [-1 - tag]
-                elif tag == LATE and way == WHOLE:
+                elif tag == LATE and mode == WHOLE:
                     self.late_rows += BlockHeader.of(block).rows
                     if ordered.keeps_late:
                         self._late.append(block)
-                elif tag == way:
+                elif tag == mode:
                     collected.add((0, 0), unpacker.unpack(block))
             self.rows = collected.table(ordered.rows.sent)
 
@@ -83,17 +83,17 @@ class RowsInOrder:
 
     def pieces(self, width: int) -> Iterator[pa.RecordBatch]:
         """Yield the first `width` columns in order, in batches of limited rows and bytes."""
-        whole = [make_contiguous(column) for column in self.rows.columns[:width]]
-        columns = [Column.of(column) for column in whole]
-        for at in range(0, self.order.size, _OUT_ROWS):
-            numbers = self.order[at : at + _OUT_ROWS]
+        contiguous = [make_contiguous(column) for column in self.rows.columns[:width]]
+        columns = [Column.of(column) for column in contiguous]
+        for start in range(0, self.order.size, _OUT_ROWS):
+            numbers = self.order[start : start + _OUT_ROWS]
             is_run = count_runs(numbers) == 1
             arrays = [
                 # `take` returns 32-bit offsets, which Spark expects.
                 array.slice(int(numbers[0]), numbers.size)
                 if is_run and not needs_wide_offsets(array)
                 else column.take(numbers, False)
-                for array, column in zip(whole, columns, strict=True)
+                for array, column in zip(contiguous, columns, strict=True)
             ]
             fields = [field.with_type(array.type) for field, array in zip(self.rows.schema, arrays, strict=False)]
             rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
@@ -106,20 +106,20 @@ class OrderedPartition:
     def __init__(
         self,
         ordered: OrderedRows,
-        way: int,
+        mode: int,
         number: int,
-        arrived: pa.Table,
+        received: pa.Table,
         batch: MicroBatch | None,
         lookup: RunLookup | None,
         tasks: Tasks,
     ) -> None:
         """Bind it to the received rows, and to the memory that the task may use."""
-        self._ordered, self._way, self._arrived, self._lookup, self._tasks = ordered, way, arrived, lookup, tasks
-        self._writer = way * ordered.partitions + number
+        self._ordered, self._mode, self._received, self._lookup, self._tasks = ordered, mode, received, lookup, tasks
+        self._writer = mode * ordered.partitions + number
         self._state = None if lookup is None else lookup.state
         self.plan = ordered.plan(self._state)
         self._batch = batch
-        self._waiting = ordered.rows.schema.empty_table()
+        self._waiting_rows = ordered.rows.schema.empty_table()
         self.moved = 0
 
     def results(self) -> RowsInOrder:
@@ -130,36 +130,38 @@ class OrderedPartition:
         if ordered.operator is None:
             return RowsInOrder(due, order)
         until = None if self._batch is None else self._batch.next_watermark()
-        given = OperatorInput(ordered, due, order, self._states, until, self._writers, self._writer, self._tasks)
+        operator_input = OperatorInput(
+            ordered, due, order, self._states, until, self._writers, self._writer, self._tasks
+        )
         schema = ordered.merged_schema.append(BUCKET_FIELDS[0])
         with create_row_collector() as collected:
-            for number, rows in enumerate(ordered.operator.results(given)):
+            for number, rows in enumerate(ordered.operator.results(operator_input)):
                 collected.add((0, number), rows)
-            made = collected.table(schema)
-        return RowsInOrder(made, ordered.result_order.order(made))
+            results = collected.table(schema)
+        return RowsInOrder(results, ordered.result_order.order(results))
 
     @cached_property
     def _states(self) -> KeyStates:
         batch = 0 if self._batch is None else self._batch.number
-        return KeyStates(self._ordered.states, self._ordered.key_types, batch, self._lookup, self._runs(STATES))
+        return KeyStates(self._ordered.states, self._ordered.key_types, batch, self._lookup, self._list_runs(STATES))
 
     def _due(self) -> pa.Table:
-        """Return the rows that are due; keep the other received rows, to be stored."""
+        """Return the rows that are due. `stored` writes the other received rows."""
         if self._batch is None:
-            return self._arrived
+            return self._received
         high, low = self._batch.next_watermark(), self._batch.watermark()
-        is_due = self._times(self._arrived) <= high
-        self._waiting = self._arrived.filter(pa.array(~is_due))
+        is_due = self._read_times(self._received) <= high
+        self._waiting_rows = self._received.filter(pa.array(~is_due))
         schema = self._ordered.rows.schema
-        found = [self._arrived.filter(pa.array(is_due))]
-        for run in self._runs(ROWS):
-            ended = [*find_expired_rows(self._needed_lookup, self._ordered.rows, [run], low, high)]
-            if ended:
-                rows = pa.Table.from_batches(ended, schema)
-                found.append(rows if run.buckets == self._buckets else self._own(rows))
-        return pa.concat_tables(found)
+        parts = [self._received.filter(pa.array(is_due))]
+        for run in self._list_runs(ROWS):
+            expired = [*find_expired_rows(self._required_lookup, self._ordered.rows, [run], low, high)]
+            if expired:
+                rows = pa.Table.from_batches(expired, schema)
+                parts.append(rows if run.buckets == self._buckets else self._select_own_rows(rows))
+        return pa.concat_tables(parts)
 
-    def _times(self, rows: pa.Table) -> Int64Array:
+    def _read_times(self, rows: pa.Table) -> Int64Array:
         return convert_to_microseconds(make_contiguous(rows.column(self._ordered.order.time)))
 
     @property
@@ -168,7 +170,7 @@ class OrderedPartition:
         return len(self._ordered.merged_schema)
 
     @property
-    def _needed_lookup(self) -> RunLookup:
+    def _required_lookup(self) -> RunLookup:
         assert self._lookup is not None, "a batch has a state"
         return self._lookup
 
@@ -176,7 +178,7 @@ class OrderedPartition:
     def _buckets(self) -> range:
         return self._ordered.cut.buckets(LEFT, self._writer)
 
-    def _runs(self, side: int) -> list[RunRows]:
+    def _list_runs(self, side: int) -> list[RunRows]:
         """Return the stored runs that may have rows of this partition.
 
         These are its own runs since the plan's first batch, and all older runs, which were written under other tables.
@@ -186,65 +188,69 @@ class OrderedPartition:
         if side == STATES and not self._ordered.has_states:
             return []
         stored = self._ordered.rows if side == ROWS else self._ordered.states
-        own = [run for run in self._lookup.before(side, stored, self._buckets) if run.run.first >= self.plan.since]
+        own_runs = [run for run in self._lookup.before(side, stored, self._buckets) if run.run.first >= self.plan.since]
         if not self.plan.since:  # all runs were written under this table
-            return own
-        everything = self._lookup.before(side, stored, range(BUCKETS))
-        return [*(run for run in everything if run.run.first < self.plan.since), *own]
+            return own_runs
+        all_runs = self._lookup.before(side, stored, range(BUCKETS))
+        return [*(run for run in all_runs if run.run.first < self.plan.since), *own_runs]
 
     @cached_property
     def _writers(self) -> Writers:
         return Writers(self._ordered.partitions, self.plan.table)
 
-    def _own(self, rows: pa.Table) -> pa.Table:
+    def _select_own_rows(self, rows: pa.Table) -> pa.Table:
         """Return the rows that the table of this batch assigns to this partition."""
         width = self._ordered.width
         buckets = [np.asarray(make_contiguous(rows.column(width + number)), dtype=np.int32) for number in range(2)]
-        own = self._writers.of(*buckets) == self._writer
-        written = np.asarray(make_contiguous(rows.column(self._ordered.rows.bucket)), dtype=np.int64)
-        self.moved += int((own & ((written < self._buckets.start) | (written >= self._buckets.stop))).sum())
-        return rows.filter(pa.array(own))
+        is_own = self._writers.of(*buckets) == self._writer
+        written_buckets = np.asarray(make_contiguous(rows.column(self._ordered.rows.bucket)), dtype=np.int64)
+        self.moved += int(
+            (is_own & ((written_buckets < self._buckets.start) | (written_buckets >= self._buckets.stop))).sum()
+        )
+        return rows.filter(pa.array(is_own))
 
     def stored(self) -> dict[str, int]:
         """Write the state for the next batch; return the metrics of this one."""
-        told = {"rows": self._arrived.num_rows, "moved_rows": self.moved}
+        metrics = {"rows": self._received.num_rows, "moved_rows": self.moved}
         if self._state is None or self._batch is None:
-            return told
+            return metrics
         state, ordered, writers = self._state, self._ordered, self._ordered.cut.left
         low = self._batch.watermark()
-        kept = [info for info in state.kept(ROWS, self._writer, writers) if not is_expired(info, low)]
+        segments = [info for info in state.kept(ROWS, self._writer, writers) if not is_expired(info, low)]
         stored = ordered.rows
-        info = stored.info(self._waiting)
-        came = self._came().to_data()
+        info = stored.info(self._waiting_rows)
+        received_rows = self._count_received_rows().to_data()
         if self._writer == 0:
             plan = ordered.next_plan(state, self.plan)
-            told["tables"] = int(plan["since"] == state.batch + 1)
-            kept.append(state.store_manifest(stored, self._waiting, info, ordered.cut, plan=plan, came=came))
+            metrics["tables"] = int(plan["since"] == state.batch + 1)
+            segments.append(
+                state.store_manifest(stored, self._waiting_rows, info, ordered.cut, plan=plan, came=received_rows)
+            )
         else:
-            kept.append(state.store(ROWS, self._writer, stored, self._waiting, info, came=came))
+            segments.append(state.store(ROWS, self._writer, stored, self._waiting_rows, info, came=received_rows))
         state.merge(ROWS, stored, self._writer, writers, low)
         sides = [ROWS]
         if ordered.has_states:
             states = ordered.states
-            kept += state.kept(STATES, self._writer, writers)
+            segments += state.kept(STATES, self._writer, writers)
             changed = self._states.changed(self._buckets.start)
-            kept.append(state.store(STATES, self._writer, states, changed, states.info(changed)))
+            segments.append(state.store(STATES, self._writer, states, changed, states.info(changed)))
             state.merge(STATES, states, self._writer, writers, state.batch)
             sides.append(STATES)
         if self._writer == 0:
             for side in sides:
                 state.sweep(side, self._batch.retained)
-        together = sum_infos(kept)
-        return {**told, "state_rows": together.rows, "state_bytes": together.bytes, "segments": len(kept)}
+        total = sum_infos(segments)
+        return {**metrics, "state_rows": total.rows, "state_bytes": total.bytes, "segments": len(segments)}
 
-    def _came(self) -> BucketRows:
+    def _count_received_rows(self) -> BucketRows:
         """Count the received rows by bucket."""
         width = self._ordered.width
         orders, operators = (
-            np.bincount(np.asarray(make_contiguous(self._arrived.column(width + number))), minlength=TABLE_BUCKETS)
+            np.bincount(np.asarray(make_contiguous(self._received.column(width + number))), minlength=TABLE_BUCKETS)
             for number in range(2)
         )
-        return BucketRows(_drop_empty_buckets(orders), _drop_empty_buckets(operators) if self._way == SPLIT else {})
+        return BucketRows(_drop_empty_buckets(orders), _drop_empty_buckets(operators) if self._mode == SPLIT else {})
 
 
 def _drop_empty_buckets(counts: Int64Array) -> dict[int, int]:

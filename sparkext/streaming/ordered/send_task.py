@@ -24,7 +24,7 @@ from sparkext.streaming.ordered.description import BUCKET_FIELDS, OrderedRows, O
 from sparkext.streaming.state.micro_batch import MicroBatch
 
 LATE = SPLIT + 1
-"""The tag of late rows, which have no columns unless they are emitted. The tags of others are `WHOLE` and `SPLIT`."""
+"""The tag of late rows, which have no columns unless they are emitted. Other rows have the tags `WHOLE` and `SPLIT`."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class OrderedSendTask(OrderedTask):
         ordered = self.ordered
         batch = MicroBatch.of_this_task() if ordered.is_stream else None
         table = ordered.plan(None if batch is None else ordered.state(batch)).table
-        sending = _RowSender(ordered, table, self.partition_keys, None if batch is None else batch.watermark())
+        sender = _RowSender(ordered, table, self.partition_keys, None if batch is None else batch.watermark())
         probe = process_probe()
         yield from create_index_frames(self.partition_keys)
         for rows in gather_batches(batches, ordered.cut.left, lambda: probe.headroom(tasks)):
-            yield from sending.frames(conform_columns(rows.columns, ordered.input_schema))
+            yield from sender.frames(conform_columns(rows.columns, ordered.input_schema))
 
 
 class _RowSender:
@@ -56,36 +56,36 @@ class _RowSender:
     ) -> None:
         self._ordered, self._partition_keys, self._watermark = ordered, partition_keys, watermark
         self._writers = Writers(ordered.partitions, table)
-        cut = ordered.cut
-        self._buckets = np.fromiter((cut.buckets(LEFT, writer).start for writer in range(cut.left)), np.uint16)
-        self._homes = freeze(np.arange(cut.left, dtype=np.int32))
+        grid = ordered.cut
+        self._buckets = np.fromiter((grid.buckets(LEFT, writer).start for writer in range(grid.left)), np.uint16)
+        self._homes = freeze(np.arange(grid.left, dtype=np.int32))
 
     def frames(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield rows in frames, each for one partition."""
         ordered = self._ordered
         buckets = ordered.order_keys.buckets(rows)[1]
-        parts = self._operator_buckets(rows)
-        writers = self._writers.of(buckets, parts)
+        operator_buckets = self._find_operator_buckets(rows)
+        writers = self._writers.of(buckets, operator_buckets)
         if self._watermark is not None:
-            late = convert_to_microseconds(rows.column(ordered.order.time)) <= self._watermark
-            writers = np.where(late, np.int32(NO_BUCKET), writers)
-            if late.any():
-                yield from self._late(rows.filter(pa.array(late)))
+            is_late = convert_to_microseconds(rows.column(ordered.order.time)) <= self._watermark
+            writers = np.where(is_late, np.int32(NO_BUCKET), writers)
+            if is_late.any():
+                yield from self._create_late_frames(rows.filter(pa.array(is_late)))
         order = order_by_partition(freeze(writers), self._homes, self._homes.size, None)
-        for field, numbers in zip(BUCKET_FIELDS, (buckets, parts), strict=True):
+        for field, numbers in zip(BUCKET_FIELDS, (buckets, operator_buckets), strict=True):
             rows = rows.append_column(field, pa.array(numbers.astype(np.uint16)))
-        sent = ordered.rows.stored(rows).append_column("bucket", pa.array(self._buckets[writers]))
-        for writer, block in blocks_of(sent, order):
-            way, partition = divmod(writer, ordered.partitions)
-            yield create_frame(self._partition_keys[partition], way, block)
+        outgoing = ordered.rows.stored(rows).append_column("bucket", pa.array(self._buckets[writers]))
+        for writer, block in blocks_of(outgoing, order):
+            mode, partition = divmod(writer, ordered.partitions)
+            yield create_frame(self._partition_keys[partition], mode, block)
 
-    def _operator_buckets(self, rows: pa.RecordBatch) -> Int32Array:
+    def _find_operator_buckets(self, rows: pa.RecordBatch) -> Int32Array:
         keys = self._ordered.operator_keys
         if keys is not None:
             return keys.buckets(rows)[1]
         return assign_leading_buckets(hash_row_contents(rows.columns, rows.num_rows), BUCKETS)
 
-    def _late(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _create_late_frames(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         late = rows if self._ordered.keeps_late else rows.select([])
         for _, block in blocks_of(late, keep_order(rows.num_rows)):
             yield create_frame(self._partition_keys[0], LATE, block)

@@ -1,6 +1,6 @@
 """Calls an operator for each of its keys once per batch, also without new rows, as time advances.
 
-rows in order ──▶ by key ──▶ function(rows, state, until, room) ──▶ results, and the new state
+rows in order ──▶ by key ──▶ function(rows, state, until, max_bytes) ──▶ results, and the new state
 """
 
 from __future__ import annotations
@@ -40,32 +40,34 @@ class TimedOperator:
     until: int
     has_states: ClassVar[bool] = True
 
-    def results(self, given: OperatorInput) -> Iterator[pa.RecordBatch]:
+    def results(self, operator_input: OperatorInput) -> Iterator[pa.RecordBatch]:
         """Yield the function's results. The rank of a key is the key itself."""
-        ordered, order = given.ordered, given.order
+        ordered, order = operator_input.ordered, operator_input.order
         buckets = ordered.buckets_of(self.keys)
-        own = np.flatnonzero(given.writers.of(buckets, buckets) == given.writer)
-        (place,) = ordered.key_columns
-        key_type = given.rows.schema.types[place]
-        keys = np.asarray(make_contiguous(given.rows.column(place)).take(pa.array(order)), dtype=np.int64)
-        homes = freeze(np.arange(own.size, dtype=np.int32))
-        numbers = freeze(np.searchsorted(own, keys).astype(np.int32))
+        own_keys = np.flatnonzero(operator_input.writers.of(buckets, buckets) == operator_input.writer)
+        (key_column,) = ordered.key_columns
+        key_type = operator_input.rows.schema.types[key_column]
+        keys = np.asarray(make_contiguous(operator_input.rows.column(key_column)).take(pa.array(order)), dtype=np.int64)
+        homes = freeze(np.arange(own_keys.size, dtype=np.int32))
+        numbers = freeze(np.searchsorted(own_keys, keys).astype(np.int32))
         by_key = order_by_partition(numbers, homes, homes.size, None)
         in_order = order[by_key.rows]
-        states = given.states.load([pa.array(own, key_type)])
-        rows = given.select_user_columns()
-        until = self.until if given.until is None else given.until
-        headroom = process_probe().headroom(given.tasks)
-        room = _MOST_BYTES if headroom is None else min(headroom.bytes // 2, _MOST_BYTES)
-        changed: list[int] = []
-        for number, key in enumerate(own):
-            of_key = select_rows(rows, in_order[by_key.starts[number] : by_key.starts[number + 1]])
-            calls = self.function(of_key, states[number], until, room)
+        states = operator_input.states.load([pa.array(own_keys, key_type)])
+        rows = operator_input.select_user_columns()
+        until = self.until if operator_input.until is None else operator_input.until
+        headroom = process_probe().headroom(operator_input.tasks)
+        max_bytes = _MOST_BYTES if headroom is None else min(headroom.bytes // 2, _MOST_BYTES)
+        changed_indexes: list[int] = []
+        for number, key in enumerate(own_keys):
+            key_rows = select_rows(rows, in_order[by_key.starts[number] : by_key.starts[number + 1]])
+            calls = self.function(key_rows, states[number], until, max_bytes)
             state = yield from _append_to_each(calls, key, np.uint16(buckets[key]))
             if state is not None:
                 states[number] = state
-                changed.append(number)
-        given.states.change([pa.array(own[changed], key_type)], [states[number] for number in changed])
+                changed_indexes.append(number)
+        operator_input.states.change(
+            [pa.array(own_keys[changed_indexes], key_type)], [states[number] for number in changed_indexes]
+        )
 
 
 def _append_to_each(
@@ -74,8 +76,8 @@ def _append_to_each(
     """Yield the results of a key, see `append_key`; return the new state of the key."""
     while True:
         try:
-            made = next(calls)
-        except StopIteration as ended:
-            state: bytes | None = ended.value
+            results = next(calls)
+        except StopIteration as stop:
+            state: bytes | None = stop.value
             return state
-        yield from append_key(made, key, bucket).to_batches()
+        yield from append_key(results, key, bucket).to_batches()
