@@ -13,7 +13,7 @@ from sparkext.streaming.state.places import split_location
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_listening: WeakSet[Any] = WeakSet()
+_sessions_with_listener: WeakSet[Any] = WeakSet()
 
 
 def report_checkpoints(session: SparkSession) -> None:
@@ -52,6 +52,6 @@ def report_checkpoints(session: SparkSession) -> None:
         def onQueryTerminated(self, event: Any) -> None:
             pass
 
-    if session not in _listening:
+    if session not in _sessions_with_listener:
         session.streams.addListener(Reporting())
-        _listening.add(session)
+        _sessions_with_listener.add(session)

@@ -22,10 +22,10 @@ def find_expired_rows(
     kind = side.schema.types[until]
     times = pa.array([low, high], pa.int64()).cast(kind)
     bounds = pa.Table.from_arrays([times[:1], times[1:]], names=["low", "high"])
-    compared = "timestamp" if kind.tz else "timestamp_ntz"
-    ranges = tuple(RangePair(ColumnRef(PROBE, number), op, until, compared) for number, op in enumerate(("<", ">=")))
+    time_type = "timestamp" if kind.tz else "timestamp_ntz"
+    ranges = tuple(RangePair(ColumnRef(PROBE, number), op, until, time_type) for number, op in enumerate(("<", ">=")))
     outputs = tuple(ColumnRef(1, number) for number in range(len(side.schema)))
     spec = PipelineSpec(2, (JoinSpec("inner", (), "auto", "over", ranges=ranges),), outputs)
-    for rows in runs:
-        if not is_expired(rows.info, low):
-            yield from lookup.found(spec, side.schema, bounds, rows)
+    for run in runs:
+        if not is_expired(run.info, low):
+            yield from lookup.found(spec, side.schema, bounds, run)

@@ -1,8 +1,8 @@
 """The order of rows for joins with the nearest row in time. It does not depend on batches or on the order within them.
 
 Rows of equal time are ordered by a column that the user names, or otherwise by their fingerprint. Rows that can no
-longer be the result of a lookup are dropped. If only the last row up to a time is looked up, one row per key up to the
-watermark is kept:
+longer be the result of a lookup are dropped. If only the last row up to a time is looked up, the state has one row per
+key up to the watermark:
 
     watermark                   ▼
     time       1    3    4    6    7    9
@@ -48,10 +48,10 @@ class NearestOrder:
         )
         if self.ties is None:
             return np.argsort(hashes, kind="stable")
-        compared = pa.table({"ties": rows.column(self.ties), "hash": hashes})
+        sort_columns = pa.table({"ties": rows.column(self.ties), "hash": hashes})
         keys = [("ties", "ascending"), ("hash", "ascending")]
-        found = pc.sort_indices(compared, sort_keys=keys)
-        return np.asarray(found, dtype=np.int64)
+        order = pc.sort_indices(sort_columns, sort_keys=keys)
+        return np.asarray(order, dtype=np.int64)
 
     def ordered(self, rows: pa.Table) -> pa.Table:
         """Return the rows ordered by ties and fingerprint: of rows with equal time, `backward` finds the last one."""
@@ -60,26 +60,26 @@ class NearestOrder:
     def needed(self, batches: Iterator[pa.RecordBatch], watermark: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows that lookups after `watermark` (µs) may need.
 
-        Of the rows up to the watermark, at most about twice as many as there are keys are held in memory.
+        Memory holds at most about twice as many rows up to the watermark as there are keys.
         """
         if not self.last_only:
             yield from batches
             return
         past: list[pa.RecordBatch] = []
-        held, last = 0, 0
+        past_rows, needed_rows = 0, 0
         for batch in batches:
             is_past = convert_to_microseconds(batch.column(self.time), missing=-(1 << 63)) <= watermark
             if not is_past.all():
                 yield batch.filter(pa.array(~is_past))
             past.append(batch.filter(pa.array(is_past)))
-            held += past[-1].num_rows
-            if held > max(_AT_ONCE, 2 * last):
-                past = self._last(past).to_batches()
-                held = last = sum(rows.num_rows for rows in past)
-        if held:
-            yield from self._last(past).to_batches()
+            past_rows += past[-1].num_rows
+            if past_rows > max(_AT_ONCE, 2 * needed_rows):
+                past = self._select_last(past).to_batches()
+                past_rows = needed_rows = sum(rows.num_rows for rows in past)
+        if past_rows:
+            yield from self._select_last(past).to_batches()
 
-    def _last(self, batches: list[pa.RecordBatch]) -> pa.Table:
+    def _select_last(self, batches: list[pa.RecordBatch]) -> pa.Table:
         """Return the last row of each key. Keys that only a join considers equal may be kept separately."""
         rows = pa.Table.from_batches(batches)
         order = self.order(rows)
@@ -90,5 +90,5 @@ class NearestOrder:
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
         grouped = pa.Table.from_arrays([*columns, pa.array(ranks)], names=[*keys, "rank"]).group_by(keys)
-        kept = order[np.asarray(grouped.aggregate([("rank", "max")]).column("rank_max"))]
-        return rows.take(pa.array(np.sort(kept)))
+        last_rows = order[np.asarray(grouped.aggregate([("rank", "max")]).column("rank_max"))]
+        return rows.take(pa.array(np.sort(last_rows)))

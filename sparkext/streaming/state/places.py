@@ -1,7 +1,7 @@
 """Locations in a checkpoint: in a folder that all nodes share, or in a bucket that workers can access.
 
-A location (`Location`) is built from parts, `place / "sparkext" / "hits"`. Writes are atomic, and reads are checked. A
-file in a bucket is first copied to a local file, which is mapped: only the used part needs memory.
+A location (`Location`) is built from parts, `location / "sparkext" / "hits"`. Writes are atomic, and reads are checked.
+A file in a bucket is first copied to a local file, which is mapped: only the used part needs memory.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ class LocalLocation:
         if not but:
             shutil.rmtree(self.path, ignore_errors=True)
             return
-        for found in self.path.iterdir():
-            if found.name != but:
-                found.unlink(missing_ok=True)
+        for file in self.path.iterdir():
+            if file.name != but:
+                file.unlink(missing_ok=True)
 
     def footer(self) -> dict[str, Any]:
         """As in `Location`."""
@@ -169,8 +169,8 @@ class BucketLocation:
         """As in `Location`."""
         from pyarrow import fs
 
-        found = self._store.get_file_info(fs.FileSelector(self._path, recursive=True, allow_not_found=True))
-        for info in found:
+        infos = self._store.get_file_info(fs.FileSelector(self._path, recursive=True, allow_not_found=True))
+        for info in infos:
             if info.type == fs.FileType.File and info.base_name != but:
                 with suppress(FileNotFoundError):  # another task clears it, too
                     self._store.delete_file(info.path)
@@ -179,10 +179,10 @@ class BucketLocation:
         """As in `Location`."""
         with self._store.open_input_file(self._path) as stream:
             size = stream.size()
-            wanted = _TAIL
+            tail_bytes = _TAIL
             while True:
-                tail = stream.read_at(min(size, wanted), max(0, size - wanted))
-                footer, wanted = read_trailer(pa.py_buffer(tail), size, str(self))
+                tail = stream.read_at(min(size, tail_bytes), max(0, size - tail_bytes))
+                footer, tail_bytes = read_trailer(pa.py_buffer(tail), size, str(self))
                 if footer is not None:
                     return footer
 
@@ -240,7 +240,7 @@ def split_location(location: str) -> tuple[str, str, str]:
 
     A location is not a URL: it has no query, no fragment and no percent-encoding.
     """
-    found = _LOCATION.fullmatch(location)
-    assert found is not None, "every text matches"
-    scheme, authority, path = (part or "" for part in found.groups())
+    match = _LOCATION.fullmatch(location)
+    assert match is not None, "every text matches"
+    scheme, authority, path = (part or "" for part in match.groups())
     return scheme, authority, posixpath.normpath(re.sub("/+", "/", path)) if path else ""

@@ -32,44 +32,44 @@ class RunLookup:
         self.state = state
         self._settings = settings
         self._threads = count_owned_cores()
-        self._used: list[tuple[RunRows, IndexRecipe]] = []
+        self._used_indexes: list[tuple[RunRows, IndexRecipe]] = []
         self._resources = Resources.of_this_task(tasks)
-        self._before: dict[tuple[int, range], list[RunRows]] = {}
+        self._earlier_runs: dict[tuple[int, range], list[RunRows]] = {}
 
     def before(self, side: int, stored: StoredSide, buckets: range) -> list[RunRows]:
         """Return the rows of these buckets from all batches before this one, as runs.
 
         Evict the indexes of compacted runs.
         """
-        if (side, buckets) not in self._before:
+        if (side, buckets) not in self._earlier_runs:
             parts = [part for run in list_compactions_before(self.state.batch) for part in run.parts]
-            forget({self._stored(side, part, stored, buckets).digest() for part in parts})
+            forget({self._create_stored_run(side, part, stored, buckets).digest() for part in parts})
             runs = list_runs_before(self.state.batch)
-            self._before[side, buckets] = [self._stored(side, run, stored, buckets) for run in runs]
-        return self._before[side, buckets]
+            self._earlier_runs[side, buckets] = [self._create_stored_run(side, run, stored, buckets) for run in runs]
+        return self._earlier_runs[side, buckets]
 
     def now(self, side: int, stored: StoredSide, buckets: range, rows: pa.Table, info: SegmentInfo) -> RunRows:
         """Return the rows of this batch as a run. The next batch reuses its index."""
-        return self._rows(side, BatchRun(self.state.batch, self.state.batch), stored, buckets, rows, info)
+        return self._create_run(side, BatchRun(self.state.batch, self.state.batch), stored, buckets, rows, info)
 
-    def found(self, spec: PipelineSpec, schema: pa.Schema, probe: pa.Table, rows: RunRows) -> Iterator[pa.RecordBatch]:
+    def found(self, spec: PipelineSpec, schema: pa.Schema, probe: pa.Table, build: RunRows) -> Iterator[pa.RecordBatch]:
         """Yield the results of joining probe rows with one build side."""
         recipe = derive_index_recipe(spec, 0, self._settings.debug_hash_mask)
-        self._used.append((rows, recipe))
+        self._used_indexes.append((build, recipe))
         source = RowBatches(probe.to_batches(), spec, self._settings.morsel_max_rows)
-        pipeline = create_pipeline(spec, [rows.open(recipe)], schema, self._settings, self._resources)
+        pipeline = create_pipeline(spec, [build.open(recipe)], schema, self._settings, self._resources)
         yield from pipeline.run(source)
 
     def evict_indexes(self) -> None:
         """Evict cached indexes beyond the limit of this node."""
-        if self._used:
-            evict_other_entries(self._used, self._settings.index_cache_max_bytes)
+        if self._used_indexes:
+            evict_other_entries(self._used_indexes, self._settings.index_cache_max_bytes)
 
-    def _stored(self, side: int, run: BatchRun, stored: StoredSide, buckets: range) -> RunRows:
+    def _create_stored_run(self, side: int, run: BatchRun, stored: StoredSide, buckets: range) -> RunRows:
         sources = tuple(self.state.sources(side, run, buckets))
-        return self._rows(side, run, stored, buckets, sources, sum_infos(source.info for source in sources))
+        return self._create_run(side, run, stored, buckets, sources, sum_infos(source.info for source in sources))
 
-    def _rows(
+    def _create_run(
         self,
         side: int,
         run: BatchRun,

@@ -27,7 +27,7 @@ class RunRows(CachedRows):
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
         **CachedRows.NOT_IN_FINGERPRINT,
-        "rows": "where they are now: which they are, `info` tells, by the sum of their fingerprints",
+        "rows": "their current location: `info` identifies the rows by the sum of their fingerprints",
     }
 
     folder: Location
@@ -51,15 +51,16 @@ class RunRows(CachedRows):
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Read all rows."""
         order = self.stored.order
-        found = self._found(rows)
-        return (found if order is None else order.ordered(found)), ()
+        table = self._read_rows(rows)
+        return (table if order is None else order.ordered(table)), ()
 
-    def _found(self, rows: CollectedRows) -> pa.Table:
+    def _read_rows(self, rows: CollectedRows) -> pa.Table:
         if isinstance(self.rows, pa.Table):
             return self.rows
         for number, source in enumerate(self.rows):
-            for place, batch in enumerate(read_segment(source.place)):
+            for position, batch in enumerate(read_segment(source.place)):
                 rows.add(
-                    (number, place), batch if source.whole else select_buckets(batch, self.stored.bucket, self.buckets)
+                    (number, position),
+                    batch if source.whole else select_buckets(batch, self.stored.bucket, self.buckets),
                 )
         return rows.table(self.stored.schema)

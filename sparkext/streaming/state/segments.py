@@ -58,18 +58,22 @@ def checksum_of(hashes: Int64Array) -> int:
 
 def find_latest(times: pa.Array | pa.ChunkedArray) -> int | None:
     """Return the latest of these timestamps in µs, None if all are null or there are none."""
-    found = pc.max(times)
-    return None if not found.is_valid else int(found.cast(pa.timestamp("us", found.type.tz)).value)
+    latest = pc.max(times)
+    return None if not latest.is_valid else int(latest.cast(pa.timestamp("us", latest.type.tz)).value)
 
 
 def write_segment(
-    place: Location, schema: pa.Schema, batches: Iterable[pa.RecordBatch], info: Callable[[], SegmentInfo], **told: Any
+    location: Location,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    info: Callable[[], SegmentInfo],
+    **metadata: Any,
 ) -> SegmentInfo:
     """Write a segment, which replaces an existing one; return its metadata.
 
-    `info` is called after all batches have been written. `read_metadata` returns its result and the values in `told`.
+    `info` is called after all batches have been written. `read_metadata` returns its result and all of `metadata`.
     """
-    with place.open_writer() as stream:
+    with location.open_writer() as stream:
         writer = ContainerWriter(stream)
 
         def write(block: Any) -> None:
@@ -78,13 +82,13 @@ def write_segment(
                     rows.write_batch(batch)
 
         at, size = writer.block(write)
-        written = replace(info(), bytes=size)
-        writer.finish({**told, "state": STATE_VERSION, "rows": [at, size], "info": asdict(written)})
-    return written
+        written_info = replace(info(), bytes=size)
+        writer.finish({**metadata, "state": STATE_VERSION, "rows": [at, size], "info": asdict(written_info)})
+    return written_info
 
 
-def read_metadata(place: Location) -> dict[str, Any]:
-    """Return the metadata of a segment: the values in `told`, and `info` as `SegmentInfo`.
+def read_metadata(location: Location) -> dict[str, Any]:
+    """Return the metadata that `write_segment` stored in a segment, with `info` as `SegmentInfo`.
 
     Raises
     ------
@@ -92,18 +96,18 @@ def read_metadata(place: Location) -> dict[str, Any]:
         The segment is missing, damaged or of another version.
     """
     try:
-        footer = place.footer()
+        footer = location.footer()
     except (OSError, BuildFileError) as error:
-        raise _create_read_error(place, error) from error
+        raise _create_read_error(location, error) from error
     if footer.get("state") != STATE_VERSION:
         raise StateError(
-            f"{place} has version {footer.get('state')} of the state, but this package reads version {STATE_VERSION}:"
-            " use the version of sparkext that wrote it, or start with a new checkpoint"
+            f"{location} has version {footer.get('state')} of the state, but this package reads version"
+            f" {STATE_VERSION}: use the version of sparkext that wrote it, or start with a new checkpoint"
         )
     return {**footer, "info": SegmentInfo(**footer["info"])}
 
 
-def read_segment(place: Location) -> Iterator[pa.RecordBatch]:
+def read_segment(location: Location) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a segment.
 
     Raises
@@ -112,10 +116,10 @@ def read_segment(place: Location) -> Iterator[pa.RecordBatch]:
         As in `read_metadata`.
     """
     try:
-        buffer = place.content()
-        at, size = read_footer(buffer, str(place))["rows"]
+        buffer = location.content()
+        at, size = read_footer(buffer, str(location))["rows"]
     except (OSError, BuildFileError) as error:
-        raise _create_read_error(place, error) from error
+        raise _create_read_error(location, error) from error
     with pa.ipc.open_stream(buffer.slice(at, size)) as reader:
         yield from reader
 
@@ -125,9 +129,9 @@ def sum_infos(infos: Iterable[SegmentInfo]) -> SegmentInfo:
     return reduce(SegmentInfo.__add__, infos, SegmentInfo())
 
 
-def _create_read_error(place: Location, error: Exception) -> StateError:
+def _create_read_error(location: Location, error: Exception) -> StateError:
     problem = "no such file" if isinstance(error, FileNotFoundError) else str(error)
     return StateError(
-        f"the state of a stream cannot be read from {place}: {problem}. Restore the checkpoint, or start with a new"
+        f"the state of a stream cannot be read from {location}: {problem}. Restore the checkpoint, or start with a new"
         " checkpoint"
     )

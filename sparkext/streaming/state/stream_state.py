@@ -40,9 +40,9 @@ from sparkext.streaming.state.segments import (
     write_segment,
 )
 
-_REMEMBERED = 4_096
-_told: LruCache[tuple[str, Location], dict[str, Any]] = LruCache(_REMEMBERED)
-_begun: LruCache[tuple[str, Location, int], None] = LruCache(_REMEMBERED)
+_MOST_CACHED = 4_096
+_metadata_cache: LruCache[tuple[str, Location], dict[str, Any]] = LruCache(_MOST_CACHED)
+_begun: LruCache[tuple[str, Location, int], None] = LruCache(_MOST_CACHED)
 """Runs of queries in which this process has written to a side and removed the claims of other runs."""
 
 _CLAIMS = "claims"
@@ -188,13 +188,13 @@ class StreamState:
         """The partitioning of both sides in this batch."""
         return self.cuts.at(self.batch)
 
-    def change_partitioning(self, cut: GridShape) -> None:
+    def change_partitioning(self, grid: GridShape) -> None:
         """Change the partitioning of both sides from this batch on."""
-        self.cuts = self.cuts.derive_next(self.batch, cut)
+        self.cuts = self.cuts.derive_next(self.batch, grid)
 
     def told(self, side: int, fragment: int) -> Mapping[str, Any]:
         """Return the metadata that the batch before stored with a fragment."""
-        return self._told(self._place(side, BatchRun(self.batch - 1, self.batch - 1), fragment))
+        return self._read_metadata(self._locate_segment(side, BatchRun(self.batch - 1, self.batch - 1), fragment))
 
     def sources(self, side: int, run: BatchRun, buckets: range) -> list[StoredSegment]:
         """Return the segments of a run that have rows of these buckets.
@@ -204,11 +204,18 @@ class StreamState:
         """
         if run.parts and run.last == self.batch - 1:
             return [source for part in run.parts for source in self.sources(side, part, buckets)]
-        cut = self.cuts.at(run.last)
-        found = [(self._place(side, run, number), cut.buckets(side, number)) for number in cut.having(side, buckets)]
+        grid = self.cuts.at(run.last)
+        segments = [
+            (self._locate_segment(side, run, number), grid.buckets(side, number))
+            for number in grid.having(side, buckets)
+        ]
         return [
-            StoredSegment(place, self._told(place)["info"], there.start >= buckets.start and there.stop <= buckets.stop)
-            for place, there in found
+            StoredSegment(
+                location,
+                self._read_metadata(location)["info"],
+                segment_buckets.start >= buckets.start and segment_buckets.stop <= buckets.stop,
+            )
+            for location, segment_buckets in segments
         ]
 
     def kept(self, side: int, partition: int, partitions: int) -> list[SegmentInfo]:
@@ -216,30 +223,30 @@ class StreamState:
         last = self.batch - 1
         runs = [*list_runs_before(last), BatchRun(last, last)] if self.batch else []
         return [
-            self._told(self._place(side, run, fragment))["info"]
+            self._read_metadata(self._locate_segment(side, run, fragment))["info"]
             for run in runs
             for fragment in range(partition, self.cuts.at(run.last).fragments(side), partitions)
         ]
 
     def store_manifest(
-        self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, following: GridShape, **told: Any
+        self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, next_grid: GridShape, **metadata: Any
     ) -> SegmentInfo:
         """Write the rows of the left side's first fragment, with the metadata for the next batch.
 
-        `following` is the partitioning of the next batch, which reads the values in `told` from its `head`.
+        `next_grid` is the partitioning of the next batch, which reads the values in `metadata` from its `head`.
         """
-        cuts = self.cuts.derive_next(self.batch + 1, following).to_data()
-        return self.store(LEFT, 0, stored, rows, info, made_by=self._made_by, cuts=cuts, **told)
+        cuts = self.cuts.derive_next(self.batch + 1, next_grid).to_data()
+        return self.store(LEFT, 0, stored, rows, info, made_by=self._made_by, cuts=cuts, **metadata)
 
     def store(
-        self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo, **told: Any
+        self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo, **metadata: Any
     ) -> SegmentInfo:
         """Write the rows of a fragment in this batch; return `info` with their bytes on disk."""
         if (self._run, self.folder, side) not in _begun:
             (self.folder / _CLAIMS).clear(but=self._run)
             _begun[self._run, self.folder, side] = None
-        place = self._place(side, BatchRun(self.batch, self.batch), fragment)
-        return write_segment(place, stored.schema, rows.to_batches(), lambda: info, **told)
+        location = self._locate_segment(side, BatchRun(self.batch, self.batch), fragment)
+        return write_segment(location, stored.schema, rows.to_batches(), lambda: info, **metadata)
 
     def merge(self, side: int, stored: StoredSide, partition: int, partitions: int, oldest: int) -> None:
         """Write the compacted runs of a side that exist from this batch on, for one partition's share of fragments.
@@ -247,22 +254,22 @@ class StreamState:
         Rows that expired by `oldest` (µs) are left out.
         """
         for run in list_compactions_before(self.batch):
-            cut = self.cuts.at(run.last)
-            for fragment in range(cut.fragments(side)):
+            grid = self.cuts.at(run.last)
+            for fragment in range(grid.fragments(side)):
                 if (fragment + side) % partitions != partition:
                     continue
-                buckets = cut.buckets(side, fragment)
+                buckets = grid.buckets(side, fragment)
                 sources = [source for part in run.parts for source in self.sources(side, part, buckets)]
-                kept = _UnexpiredRows(stored, sources, buckets, oldest)
-                write_segment(self._place(side, run, fragment), stored.schema, kept.batches(), kept.info)
+                rows = _UnexpiredRows(stored, sources, buckets, oldest)
+                write_segment(self._locate_segment(side, run, fragment), stored.schema, rows.batches(), rows.info)
 
     def sweep(self, side: int, retained: int) -> None:
         """Remove the parts of runs compacted `retained` batches ago: a query is reset by at most as many batches."""
         for run in list_compactions_before(self.batch - retained):
             fragments = range(self.cuts.at(run.last).fragments(side))
-            if all(self._exists(self._place(side, run, number)) for number in fragments):
+            if all(self._exists(self._locate_segment(side, run, number)) for number in fragments):
                 for part in run.parts:
-                    self._folder(side, part).clear()
+                    self._locate_run(side, part).clear()
 
     def claim(self, token: str) -> None:
         """Check that no other operator of this run of the query uses the same state.
@@ -278,21 +285,21 @@ class StreamState:
                 " (name=…)"
             )
 
-    def _folder(self, side: int, run: BatchRun) -> Location:
+    def _locate_run(self, side: int, run: BatchRun) -> Location:
         return self.folder / self._sides[side] / str(run)
 
-    def _place(self, side: int, run: BatchRun, fragment: int) -> Location:
-        return self._folder(side, run) / f"{fragment}.segment"
+    def _locate_segment(self, side: int, run: BatchRun, fragment: int) -> Location:
+        return self._locate_run(side, run) / f"{fragment}.segment"
 
-    def _told(self, place: Location) -> dict[str, Any]:
+    def _read_metadata(self, location: Location) -> dict[str, Any]:
         """Read the metadata of a segment, cached per run of a query: the files of a finished batch do not change."""
-        found = _told.get((self._run, place))
-        if found is None:
-            found = _told[self._run, place] = read_metadata(place)
-        return found
+        metadata = _metadata_cache.get((self._run, location))
+        if metadata is None:
+            metadata = _metadata_cache[self._run, location] = read_metadata(location)
+        return metadata
 
-    def _exists(self, place: Location) -> bool:
-        return (self._run, place) in _told or place.exists()
+    def _exists(self, location: Location) -> bool:
+        return (self._run, location) in _metadata_cache or location.exists()
 
 
 class _UnexpiredRows:
@@ -311,15 +318,15 @@ class _UnexpiredRows:
             if keeps_all and source.whole:
                 self._info += source.info
                 yield from read_segment(source.place)
-        chosen = self._chosen([source for source in sources if not (keeps_all and source.whole)])
-        for batch in chosen if order is None else order.needed(chosen, self._oldest):
+        selected = self._select_rows([source for source in sources if not (keeps_all and source.whole)])
+        for batch in selected if order is None else order.needed(selected, self._oldest):
             self._info += self._stored.info(batch)
             yield batch
 
     def info(self) -> SegmentInfo:
         return self._info
 
-    def _chosen(self, sources: list[StoredSegment]) -> Iterator[pa.RecordBatch]:
+    def _select_rows(self, sources: list[StoredSegment]) -> Iterator[pa.RecordBatch]:
         for source in sources:
             for batch in read_segment(source.place):
                 yield self._drop_expired(select_buckets(batch, self._stored.bucket, self._buckets))
@@ -327,8 +334,8 @@ class _UnexpiredRows:
     def _drop_expired(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._stored.until is None:
             return batch
-        fresh = convert_to_microseconds(batch.column(self._stored.until), missing=(1 << 63) - 1) > self._oldest
-        return batch if fresh.all() else batch.filter(pa.array(fresh))
+        is_fresh = convert_to_microseconds(batch.column(self._stored.until), missing=(1 << 63) - 1) > self._oldest
+        return batch if is_fresh.all() else batch.filter(pa.array(is_fresh))
 
 
 def is_expired(info: SegmentInfo, oldest: int) -> bool:
@@ -338,6 +345,6 @@ def is_expired(info: SegmentInfo, oldest: int) -> bool:
 
 def select_buckets(batch: pa.RecordBatch, column: int, buckets: range) -> pa.RecordBatch:
     """Return the rows whose bucket, in this column, is in `buckets`."""
-    found = np.asarray(batch.column(column))
-    inside = (found >= buckets.start) & (found < buckets.stop)
-    return batch if inside.all() else batch.filter(pa.array(inside))
+    row_buckets = np.asarray(batch.column(column))
+    is_inside = (row_buckets >= buckets.start) & (row_buckets < buckets.stop)
+    return batch if is_inside.all() else batch.filter(pa.array(is_inside))

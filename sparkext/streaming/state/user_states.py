@@ -60,8 +60,8 @@ def encode_state(state: Any, pickles: bool) -> bytes:
     if problem is not None:
         raise UnstorableStateError(f"state{problem}")
     # With ASCII escapes, two surrogates would be decoded as one character.
-    spelled = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
-    return _JSON + spelled.encode("utf-8", "surrogatepass")
+    text = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+    return _JSON + text.encode("utf-8", "surrogatepass")
 
 
 def decode_state(stored: bytes, pickles: bool) -> Any:
@@ -99,9 +99,9 @@ def decode_state(stored: bytes, pickles: bool) -> Any:
 
 def _read_arrow(content: memoryview, form: bytes) -> pa.Table | pa.RecordBatch:
     with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
-        found = reader.read_all() if form == _TABLE else reader.read_next_batch()
-    found.validate(full=True)
-    return found
+        rows = reader.read_all() if form == _TABLE else reader.read_next_batch()
+    rows.validate(full=True)
+    return rows
 
 
 def _dump_pickle(state: Any) -> bytes:
@@ -127,12 +127,12 @@ def _find_problem(value: Any, level: int) -> str | None:
         return f": {_qualify_name(kind)}"
     if level == MOST_LEVELS:
         return f": {kind.__name__} on level {level + 1}, expected at most {MOST_LEVELS} levels"
-    for place, item in value.items() if kind is dict else enumerate(value):
-        if kind is dict and type(place) is not str:
-            return f": dict with the key {place!r} of type {_qualify_name(type(place))}"
-        found = _find_problem(item, level + 1)
-        if found is not None:
-            return f"[{place!r}]{found}"
+    for key, item in value.items() if kind is dict else enumerate(value):
+        if kind is dict and type(key) is not str:
+            return f": dict with the key {key!r} of type {_qualify_name(type(key))}"
+        problem = _find_problem(item, level + 1)
+        if problem is not None:
+            return f"[{key!r}]{problem}"
     return None
 
 
