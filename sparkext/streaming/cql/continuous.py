@@ -60,36 +60,38 @@ def cql(text: str, *, missing_delay: str = "error", partition_by: Mapping[str, s
     return ContinuousQueries(graph, None if partition_by is None else _resolve_key_columns(graph, partition_by))
 
 
-def _resolve_key_columns(graph: Graph, named: Mapping[str, str]) -> dict[str, int]:
+def _resolve_key_columns(graph: Graph, key_columns: Mapping[str, str]) -> dict[str, int]:
     """Return the positions of the columns named in `partition_by`, checked against the graph."""
-    problems, places = [], {}
+    problems, positions = [], {}
     streams = {name.lower(): name for name in graph.streams}
-    for name, column in named.items():
+    for name, column in key_columns.items():
         if name.lower() not in streams:
             problems.append(
                 f"partition_by names {name}, which is not a registered stream. Streams: {', '.join(graph.streams)}"
             )
             continue
-        columns = [one.name.lower() for one in graph.streams[streams[name.lower()]].registered]
+        columns = [registered.name.lower() for registered in graph.streams[streams[name.lower()]].registered]
         if column.lower() not in columns:
             problems.append(f"partition_by names {column}, but {name} has the columns {', '.join(columns)}")
             continue
-        places[streams[name.lower()]] = columns.index(column.lower())
-    problems += [f"partition_by does not name a column of {name}" for name in graph.streams if name not in places]
+        positions[streams[name.lower()]] = columns.index(column.lower())
+    problems += [f"partition_by does not name a column of {name}" for name in graph.streams if name not in positions]
     if not problems:
-        found = find_partitioning(graph, places)
-        if isinstance(found, PartitioningObstacle):
-            problems.append(f"rows cannot be partitioned by these columns, because of {found.query}: {found.reason}")
+        partitioning = find_partitioning(graph, positions)
+        if isinstance(partitioning, PartitioningObstacle):
+            problems.append(
+                f"rows cannot be partitioned by these columns, because of {partitioning.query}: {partitioning.reason}"
+            )
     if problems:
         raise InvalidQueryError(problems)
-    return places
+    return positions
 
 
 class ContinuousQueries:
     """Registered queries, as returned by `cql`."""
 
-    def __init__(self, graph: Graph, given: Mapping[str, int] | None) -> None:
-        self._graph, self._given = graph, given
+    def __init__(self, graph: Graph, key_columns: Mapping[str, int] | None) -> None:
+        self._graph, self._key_columns = graph, key_columns
 
     def __repr__(self) -> str:
         """Return the same as `describe`."""
@@ -101,19 +103,21 @@ class ContinuousQueries:
         lines = []
         for name, stream in graph.streams.items():
             lines.append(f"stream    {name} ({_spell_columns(stream.registered)})")
-            computed = [one.name for one in stream.computed]
+            computed = [column.name for column in stream.computed]
             lines += [f"computed  {', '.join(computed)} of {name}"] * bool(computed)
         for name in graph.order:
             query = graph.queries[name]
-            made = "relation" if query.operator is None else query.operator
-            told = [] if graph.is_monotone(name) else ["not monotone"]
+            label = "relation" if query.operator is None else query.operator
+            properties = [] if graph.is_monotone(name) else ["not monotone"]
             if query.delay is not None:
                 inserted = ", inserted" if name in graph.inserted else ""
-                told.append(f"delayed by {spell_delay(query.delay)}{inserted}")
-            lines.append(f"{made:<9} {name} ({_spell_columns(query.columns)}){''.join(f', {one}' for one in told)}")
+                properties.append(f"delayed by {spell_delay(query.delay)}{inserted}")
+            lines.append(
+                f"{label:<9} {name} ({_spell_columns(query.columns)}){''.join(f', {text}' for text in properties)}"
+            )
         lines.append(f"order     {' ▶ '.join(graph.order)}")
         lines += [f"cycle     {spell_cycle(part)}" for part in graph.components]
-        partitioning = find_partitioning(graph, self._given)
+        partitioning = find_partitioning(graph, self._key_columns)
         if isinstance(partitioning, GraphPartitioning):
             keys = [
                 f"{name}.{graph.streams[name].columns[partitioning.columns[name] or 0].name}" for name in graph.streams
@@ -196,7 +200,7 @@ class ContinuousQueries:
         InvalidQueryError
             Lists every problem of the call.
         """
-        call = QueryCall(self._graph, (query,), False, self._given, time, watermark, ties, serial, until, name)
+        call = QueryCall(self._graph, (query,), False, self._key_columns, time, watermark, ties, serial, until, name)
         return call.resolve(streams)
 
     @overload
@@ -239,10 +243,10 @@ class ContinuousQueries:
 
         In each row all structs but one are null. See `output` for the arguments.
         """
-        call = QueryCall(self._graph, queries, True, self._given, time, watermark, ties, serial, until, name)
+        call = QueryCall(self._graph, queries, True, self._key_columns, time, watermark, ties, serial, until, name)
         return call.resolve(streams)
 
 
 def _spell_columns(columns: Sequence[RelationColumn]) -> str:
-    said = (f"{one.name} {spell_type(one.type)}{'' if one.nullable else ' not null'}" for one in columns)
-    return ", ".join(said)
+    texts = (f"{column.name} {spell_type(column.type)}{'' if column.nullable else ' not null'}" for column in columns)
+    return ", ".join(texts)

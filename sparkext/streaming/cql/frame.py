@@ -76,7 +76,7 @@ class QueryCall:
         return create_query_frame(self, streams)
 
 
-def create_query_frame(asked: QueryCall, streams: Mapping[str, Any]) -> DataFrame:
+def create_query_frame(call: QueryCall, streams: Mapping[str, Any]) -> DataFrame:
     """Return the rows that queries emit.
 
     Raises
@@ -85,117 +85,121 @@ def create_query_frame(asked: QueryCall, streams: Mapping[str, Any]) -> DataFram
         Lists every problem of the call.
     """
     problems: list[str] = []
-    queries = _resolve_queries(asked, problems)
-    graph = asked.graph.needed(queries)
-    frames = _resolve_frames(graph, asked.graph, streams, queries, problems)
-    check_name(asked.name, problems)
-    check_column_name("time", asked.time, problems)
-    if asked.ties is not None:
-        check_column_name("ties", asked.ties, problems)
-    delay = None if asked.watermark is None else read_duration("watermark", asked.watermark, problems)
-    check_flag("serial", asked.serial, problems)
+    queries = _resolve_queries(call, problems)
+    graph = call.graph.needed(queries)
+    frames = _resolve_frames(graph, call.graph, streams, queries, problems)
+    check_name(call.name, problems)
+    check_column_name("time", call.time, problems)
+    if call.ties is not None:
+        check_column_name("ties", call.ties, problems)
+    delay = None if call.watermark is None else read_duration("watermark", call.watermark, problems)
+    check_flag("serial", call.serial, problems)
     if problems:
         raise InvalidQueryError(problems)
     session = next(iter(frames.values())).sparkSession
     settings = settings_of(session)
-    sources = {name: _Source(frame, graph.streams[name], asked, delay, problems) for name, frame in frames.items()}
+    sources = {name: _Source(frame, graph.streams[name], call, delay, problems) for name, frame in frames.items()}
     if len({frame.isStreaming for frame in frames.values()}) > 1:
-        said = [f"{name} is a {'stream' if frame.isStreaming else 'table'}" for name, frame in frames.items()]
-        problems.append(f"{', '.join(said)}: use only streams, or only tables")
+        types = [f"{name} is a {'stream' if frame.isStreaming else 'table'}" for name, frame in frames.items()]
+        problems.append(f"{', '.join(types)}: use only streams, or only tables")
     _check_alike("time", {name: source.time for name, source in sources.items()}, problems)
-    if asked.ties is not None:
+    if call.ties is not None:
         _check_alike("ties", {name: source.ties for name, source in sources.items()}, problems)
-    schema, time = _derive_schema(asked, graph, queries, sources, problems)
-    until = _resolve_end(asked, graph, frames, session, problems)
+    schema, time = _derive_schema(call, graph, queries, sources, problems)
+    until = _resolve_end(call, graph, frames, session, problems)
     if problems:
         raise InvalidQueryError(problems)
-    partitioning = find_partitioning(graph, _select_key_columns(asked, graph))
+    partitioning = find_partitioning(graph, _select_key_columns(call, graph))
     keys = KEYS if isinstance(partitioning, GraphPartitioning) else 1
     shared = SharedColumns({name: [*map(_spark_type, stream.columns)] for name, stream in graph.streams.items()})
     parts = []
     for number, name in enumerate(graph.streams):
         key = partitioning.columns[name] if isinstance(partitioning, GraphPartitioning) else None
         parts.append(sources[name].tagged(number, shared, key, keys))
-    frame = reduce(lambda one, two: one.unionAll(two), parts)
+    frame = reduce(lambda left, right: left.unionAll(right), parts)
     width = len(frame.columns)
-    key_place = width - (1 if asked.ties is None else 2)
-    columns = OrderColumns(frame, width, 0, (key_place,), (key_place,), None if asked.ties is None else width - 1)
-    code, limit = generate_module(graph, queries, serial=asked.serial), settings.cql_max_instants
-    operator = CqlOperator(graph, shared.places, code, queries, asked.tagged, arrow_schema(schema), limit)
+    key_column = width - (1 if call.ties is None else 2)
+    columns = OrderColumns(frame, width, 0, (key_column,), (key_column,), None if call.ties is None else width - 1)
+    code, limit = generate_module(graph, queries, serial=call.serial), settings.cql_max_instants
+    operator = CqlOperator(graph, shared.places, code, queries, call.tagged, arrow_schema(schema), limit)
     text = code.text.partition("\n")[2]  # without the first line, the fingerprint of the kernels
-    text += "".join(f"{stream.name}: {one.name}\n" for stream in graph.streams.values() for one in stream.computed)
+    text += "".join(
+        f"{stream.name}: {column.name}\n" for stream in graph.streams.values() for column in stream.computed
+    )
     made_by = f"{schema.simpleString()}, queries {hashlib.sha256(text.encode()).hexdigest()}, of {keys}"
     apply = AppliedOperator(TimedOperator(operator, keys, until), schema, time, made_by)
-    return create_order_frame(columns, apply, settings, split=False, late=None, name=asked.name)
+    return create_order_frame(columns, apply, settings, split=False, late=None, name=call.name)
 
 
-def _resolve_queries(asked: QueryCall, problems: list[str]) -> tuple[str, ...]:
+def _resolve_queries(call: QueryCall, problems: list[str]) -> tuple[str, ...]:
     """Return the names of the requested queries, spelled as registered."""
-    names = {name.lower(): name for name in asked.graph.queries}
-    found: list[str] = []
-    if not asked.queries:
+    names = {name.lower(): name for name in call.graph.queries}
+    queries: list[str] = []
+    if not call.queries:
         problems.append("outputs: expected the names of one or more queries")
-    for name in asked.queries:
-        known = names.get(name.lower()) if isinstance(name, str) else None
-        if known is None:
+    for name in call.queries:
+        query = names.get(name.lower()) if isinstance(name, str) else None
+        if query is None:
             problems.append(
-                f"there is no query {name!r}. Registered queries: {', '.join(asked.graph.queries) or 'none'}"
+                f"there is no query {name!r}. Registered queries: {', '.join(call.graph.queries) or 'none'}"
             )
-        elif asked.graph.queries[known].operator is None:
-            problems.append(f"{known} is a relation, which is not emitted: use ISTREAM, DSTREAM or RSTREAM")
-        elif known in found:
-            problems.append(f"{known} is named twice")
+        elif call.graph.queries[query].operator is None:
+            problems.append(f"{query} is a relation, which is not emitted: use ISTREAM, DSTREAM or RSTREAM")
+        elif query in queries:
+            problems.append(f"{query} is named twice")
         else:
-            found.append(known)
-    return tuple(found)
+            queries.append(query)
+    return tuple(queries)
 
 
 def _resolve_frames(
-    graph: Graph, whole: Graph, streams: Mapping[str, Any], queries: tuple[str, ...], problems: list[str]
+    graph: Graph, full_graph: Graph, streams: Mapping[str, Any], queries: tuple[str, ...], problems: list[str]
 ) -> dict[str, DataFrame]:
     """Return the DataFrames of the streams of `graph`, in their order."""
-    given = {name.lower(): frame for name, frame in streams.items()}
-    known = {name.lower() for name in whole.streams}
+    frames_by_name = {name.lower(): frame for name, frame in streams.items()}
+    stream_names = {name.lower() for name in full_graph.streams}
     problems += [
-        f"{name}=…: there is no stream {name}. Registered streams: {', '.join(whole.streams)}"
+        f"{name}=…: there is no stream {name}. Registered streams: {', '.join(full_graph.streams)}"
         for name in streams
-        if name.lower() not in known
+        if name.lower() not in stream_names
     ]
-    found: dict[str, DataFrame] = {}
+    frames: dict[str, DataFrame] = {}
     for name in graph.streams:
-        if name.lower() not in given:
+        if name.lower() not in frames_by_name:
             problems.append(f"{', '.join(queries)} needs the DataFrame of the stream {name}: pass {name}=…")
-        elif resolve_order_session(given[name.lower()], problems) is not None:
-            found[name] = given[name.lower()]
-    return found
+        elif resolve_order_session(frames_by_name[name.lower()], problems) is not None:
+            frames[name] = frames_by_name[name.lower()]
+    return frames
 
 
 class _Source:
     """The DataFrame of one stream."""
 
     def __init__(
-        self, frame: DataFrame, stream: BoundStream, asked: QueryCall, delay: int | None, problems: list[str]
+        self, frame: DataFrame, stream: BoundStream, call: QueryCall, delay: int | None, problems: list[str]
     ) -> None:
         name, registered = stream.name, stream.registered
         self._name, self.columns = name, stream.columns
         case_sensitive = is_case_sensitive(frame.sparkSession)
         fields = frame.schema.fields
 
-        def place(column: str) -> int | None:
+        def find_column(column: str) -> int | None:
             return resolve_column(column, fields, f"{name}'s", case_sensitive, problems)
 
-        time = place(asked.time)
+        time = find_column(call.time)
         self.time = None if time is None else fields[time]
         self._time = None if time is None else frame.columns[time]
-        is_timestamp = self.time is not None and check_timestamp(f"{asked.time} of {name}", self.time, problems)
+        is_timestamp = self.time is not None and check_timestamp(f"{call.time} of {name}", self.time, problems)
         if self.time is not None and is_timestamp and frame.isStreaming and not is_marked(self.time):
             if delay is None:
-                problems.append(f"{asked.time} of {name} has no watermark: pass watermark=…, the maximum delay of rows")
+                problems.append(f"{call.time} of {name} has no watermark: pass watermark=…, the maximum delay of rows")
             else:
                 frame = frame.withWatermark(quote_name(self.time.name), f"{delay} microseconds")
-        ties = resolve_ties(asked.ties, fields, f"{name}'s", case_sensitive, problems)
+        ties = resolve_ties(call.ties, fields, f"{name}'s", case_sensitive, problems)
         self.ties = None if ties is None else fields[ties]
-        self._fields = [None if (at := place(column.name)) is None else fields[at] for column in registered]
+        self._fields = [
+            None if (position := find_column(column.name)) is None else fields[position] for column in registered
+        ]
         for column, field in zip(registered, self._fields, strict=True):
             if field is not None and not _fits(field, column):
                 problems.append(
@@ -214,35 +218,35 @@ class _Source:
             "int"
         )
         stream = F.when(time.isNull(), missing).otherwise(F.lit(number)).cast("tinyint")
-        chosen = [time.alias("time"), stream.alias("stream")]
+        columns = [time.alias("time"), stream.alias("stream")]
         values = [F.lit(None).cast(kind) for kind in shared.kinds]
-        for at, place in enumerate(shared.places[self._name]):
-            values[place] = self._value(at)
-        chosen += [value.alias(f"c{place}") for place, value in enumerate(values)]
+        for position, shared_column in enumerate(shared.places[self._name]):
+            values[shared_column] = self._value(position)
+        columns += [value.alias(f"c{shared_column}") for shared_column, value in enumerate(values)]
         part = F.lit(0)
         if key is not None:
             part = F.pmod(F.xxhash64(self._value(key)), F.lit(keys)).cast("int")
-        chosen.append(part.alias("part"))
+        columns.append(part.alias("part"))
         if self.ties is not None:
-            chosen.append(F.col(quote_name(self.ties.name)).alias("ties"))
-        return self._frame.select(*chosen)
+            columns.append(F.col(quote_name(self.ties.name)).alias("ties"))
+        return self._frame.select(*columns)
 
-    def _value(self, place: int) -> SparkColumn:
+    def _value(self, position: int) -> SparkColumn:
         """Return a column in its registered type, or computed from registered columns."""
         from pyspark.sql import functions as F
 
-        column = self.columns[place]
+        column = self.columns[position]
         kind = _spark_type(column)
         if column.computed is not None:
-            names = [one.name for one in self.columns]
+            names = [other.name for other in self.columns]
             return create_spark_column(column.computed, lambda name: self._value(names.index(name))).cast(kind)
-        field = self._fields[place]
+        field = self._fields[position]
         assert field is not None, "it has been checked"
         value = F.col(quote_name(field.name)).cast(kind)
         if column.nullable or not field.nullable:
             return value
-        said = f"{column.name} is null in a row of {self._name}, but registered as NOT NULL"
-        return F.when(value.isNull(), F.raise_error(F.lit(said)).cast(kind)).otherwise(value)
+        message = f"{column.name} is null in a row of {self._name}, but registered as NOT NULL"
+        return F.when(value.isNull(), F.raise_error(F.lit(message)).cast(kind)).otherwise(value)
 
 
 def _fits(field: StructField, column: RelationColumn) -> bool:
@@ -263,12 +267,12 @@ def _spark_type(column: RelationColumn) -> DataType:
 def _check_alike(argument: str, fields: Mapping[str, StructField | None], problems: list[str]) -> None:
     kinds = {name: field.dataType.simpleString() for name, field in fields.items() if field is not None}
     if len({*kinds.values()}) > 1:
-        said = ", ".join(f"{kind} in {name}" for name, kind in kinds.items())
-        problems.append(f"the columns of {argument} have different types ({said}): cast them to one type")
+        description = ", ".join(f"{kind} in {name}" for name, kind in kinds.items())
+        problems.append(f"the columns of {argument} have different types ({description}): cast them to one type")
 
 
 def _derive_schema(
-    asked: QueryCall, graph: Graph, queries: tuple[str, ...], sources: Mapping[str, _Source], problems: list[str]
+    call: QueryCall, graph: Graph, queries: tuple[str, ...], sources: Mapping[str, _Source], problems: list[str]
 ) -> tuple[StructType, int]:
     """Return the columns of the result, and the position of the time among them."""
     from pyspark.sql.types import StringType, StructField, StructType
@@ -276,48 +280,50 @@ def _derive_schema(
     kinds = [source.time.dataType for source in sources.values() if source.time is not None]
     if not kinds:
         return StructType([]), 0
-    time = StructField(asked.time, kinds[0], False)
+    time = StructField(call.time, kinds[0], False)
 
     def fields(query: str) -> list[StructField]:
-        return [StructField(one.name, _spark_type(one), one.nullable) for one in graph.queries[query].columns]
+        return [
+            StructField(column.name, _spark_type(column), column.nullable) for column in graph.queries[query].columns
+        ]
 
-    if not asked.tagged:
-        made, place = [*fields(queries[0]), time], len(graph.queries[queries[0]].columns)
+    if not call.tagged:
+        result_fields, time_position = [*fields(queries[0]), time], len(graph.queries[queries[0]].columns)
     else:
         structs = [StructField(query, StructType(fields(query)), True) for query in queries]
-        made, place = [StructField("query", StringType(), False), time, *structs], 1
-    names = [field.name.lower() for field in made]
-    double = next((name for at, name in enumerate(names) if name in names[:at]), None)
-    if double is not None:
+        result_fields, time_position = [StructField("query", StringType(), False), time, *structs], 1
+    names = [field.name.lower() for field in result_fields]
+    duplicate = next((name for position, name in enumerate(names) if name in names[:position]), None)
+    if duplicate is not None:
         problems.append(
-            f"two columns of the result are named {double}, and the time is named {asked.time}: rename a column"
+            f"two columns of the result are named {duplicate}, and the time is named {call.time}: rename a column"
         )
-    return StructType(made), place
+    return StructType(result_fields), time_position
 
 
 def _resolve_end(
-    asked: QueryCall, graph: Graph, frames: Mapping[str, DataFrame], session: SparkSession, problems: list[str]
+    call: QueryCall, graph: Graph, frames: Mapping[str, DataFrame], session: SparkSession, problems: list[str]
 ) -> int:
     """Return the end of time in µs for DataFrames that are no streams, `FOR_EVER` if there is none."""
     from pyspark.sql import functions as F
 
     is_stream = any(frame.isStreaming for frame in frames.values())
-    if asked.until is None:
+    if call.until is None:
         if graph.may_go_on and not is_stream:
             problems.append(
                 f"queries may emit rows for ever: {', '.join(graph.may_go_on)}. Pass until=…, the end of time"
             )
         return FOR_EVER
-    if not isinstance(asked.until, datetime) or is_stream:
+    if not isinstance(call.until, datetime) or is_stream:
         expected = "a datetime" if not is_stream else "None, because a stream ends with its last row"
-        problems.append(f"until={asked.until!r}: expected {expected}")
+        problems.append(f"until={call.until!r}: expected {expected}")
         return FOR_EVER
-    found = session.range(1).select(F.unix_micros(F.lit(asked.until).cast("timestamp"))).first()
-    assert found is not None, "it is one row"
-    return int(found[0])
+    row = session.range(1).select(F.unix_micros(F.lit(call.until).cast("timestamp"))).first()
+    assert row is not None, "it is one row"
+    return int(row[0])
 
 
-def _select_key_columns(asked: QueryCall, graph: Graph) -> Mapping[str, int] | None:
-    if asked.partition_by is None:
+def _select_key_columns(call: QueryCall, graph: Graph) -> Mapping[str, int] | None:
+    if call.partition_by is None:
         return None
-    return {name: place for name, place in asked.partition_by.items() if name in graph.streams}
+    return {name: position for name, position in call.partition_by.items() if name in graph.streams}

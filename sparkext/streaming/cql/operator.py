@@ -44,11 +44,11 @@ class CqlOperator:
     most_instants: int
 
     def __call__(
-        self, rows: pa.Table, state: bytes | None, until: int, room: int
+        self, rows: pa.Table, state: bytes | None, until: int, max_bytes: int
     ) -> Generator[pa.Table, None, bytes | None]:
         """Run the graph on some rows; see `TimedOperator`."""
         limit = self.most_instants
-        engine = Engine(self.graph, self.code, words=room // 8, limit=limit, state=state)
+        engine = Engine(self.graph, self.code, words=max_bytes // 8, limit=limit, state=state)
         times = freeze(convert_to_microseconds(make_contiguous(rows.column(0))))
         streams = np.asarray(make_contiguous(rows.column(1)), dtype=np.int8)
         start = 0
@@ -57,28 +57,28 @@ class CqlOperator:
                 # Rows of the same instant are not split.
                 last = times[min(start + _AT_ONCE, times.size) - 1]
                 stop = int(np.searchsorted(times, last, side="right"))
-                given = self._given(rows.slice(start, stop - start), times[start:stop], streams[start:stop])
-                for emitted in engine.run(given, int(last)):
-                    yield self._table(emitted)
+                input_rows = self._select_input(rows.slice(start, stop - start), times[start:stop], streams[start:stop])
+                for emitted in engine.run(input_rows, int(last)):
+                    yield self._create_table(emitted)
                 start = stop
-            for emitted in engine.run(self._given(rows.slice(0, 0), times[:0], streams[:0]), until):
-                yield self._table(emitted)
+            for emitted in engine.run(self._select_input(rows.slice(0, 0), times[:0], streams[:0]), until):
+                yield self._create_table(emitted)
         except StepsExceededError as error:
             raise QueryStateError(_describe_endless_cycle(self, error)) from None
         except StateFullError as error:
             raise QueryStateError(_describe_full_state(self, error)) from None
         return engine.state() if engine.has_run else None
 
-    def _given(self, rows: pa.Table, times: np.ndarray, streams: np.ndarray) -> InputRows:
+    def _select_input(self, rows: pa.Table, times: np.ndarray, streams: np.ndarray) -> InputRows:
         shared: dict[int, pa.Array] = {}
         for name, stream in self.graph.streams.items():
-            for place, column in zip(self.places[name], stream.columns, strict=True):
-                if place not in shared:
-                    shared[place] = make_contiguous(rows.column(2 + place)).cast(arrow_key_type(column.type))
-        columns = {name: [shared[place] for place in self.places[name]] for name in self.graph.streams}
+            for position, column in zip(self.places[name], stream.columns, strict=True):
+                if position not in shared:
+                    shared[position] = make_contiguous(rows.column(2 + position)).cast(arrow_key_type(column.type))
+        columns = {name: [shared[position] for position in self.places[name]] for name in self.graph.streams}
         return InputRows(freeze(times), freeze(streams), columns)
 
-    def _table(self, emitted: OutputRows) -> pa.Table:
+    def _create_table(self, emitted: OutputRows) -> pa.Table:
         time = pa.array(emitted.times, pa.int64())
         if not self.tagged:
             columns = [*emitted.columns, time.cast(self.schema.types[-1])]
