@@ -30,7 +30,7 @@ class Signature:
         """The expected arguments, for messages."""
         if len(self.takes) == _MANY:
             return "texts"
-        return ", ".join([*self.takes[: self.least], *(f"[{one}]" for one in self.takes[self.least :])])
+        return ", ".join([*self.takes[: self.least], *(f"[{kind}]" for kind in self.takes[self.least :])])
 
 
 def _create_signature(*takes: str, returns: KeyType, least: int | None = None) -> Signature:
@@ -61,13 +61,13 @@ SIGNATURES: Mapping[str, Signature] = {
 }
 
 
-def takes(kind: str, given: KeyType | None) -> bool:
+def takes(kind: str, argument_type: KeyType | None) -> bool:
     """Whether a type (None: NULL) is accepted as an argument of a kind."""
-    if given is None:
+    if argument_type is None:
         return True
     times = ("timestamp", "timestamp_ntz")
     names = {TEXT: ("string",), NUMBER: ("int8", "int16", "int32"), MOMENT: times, TIME: ("date", *times)}
-    return given.name in names[kind]
+    return argument_type.name in names[kind]
 
 
 def is_computed(formula: Formula) -> bool:
@@ -82,16 +82,16 @@ def is_constant(formula: Formula) -> bool:
     return isinstance(formula, Constant)
 
 
-_NOWHERE = Position(0, 0)
+_NO_POSITION = Position(0, 0)
 
 
 def strip_positions(formula: Formula, names: Mapping[Name, str]) -> Formula:
     """Return a call without positions, with the registered names of columns, so that equal calls are equal."""
     if isinstance(formula, Name):
-        return Name(None, names[formula], _NOWHERE)
+        return Name(None, names[formula], _NO_POSITION)
     if isinstance(formula, Call | Operation):
-        return replace(formula, args=tuple(strip_positions(part, names) for part in formula.args), at=_NOWHERE)
-    return replace(formula, at=_NOWHERE)
+        return replace(formula, args=tuple(strip_positions(part, names) for part in formula.args), at=_NO_POSITION)
+    return replace(formula, at=_NO_POSITION)
 
 
 def spell_formula(formula: Formula) -> str:

@@ -34,9 +34,9 @@ def draw_graph(graph: Graph) -> Drawing:
     lines = ["flowchart TB"]
     for name, node in ids.items():
         number = f"{graph.order.index(name) + 1}. " if name in graph.queries else ""
-        look = ":::stream" if name in graph.streams else ":::cycle" if name in on_cycles else ""
+        style = ":::stream" if name in graph.streams else ":::cycle" if name in on_cycles else ""
         label = f"{number}{name}<br>{_describe_node(graph, name)}".replace('"', "#quot;")
-        lines.append(f'    {node}["{label}"]{look}')
+        lines.append(f'    {node}["{label}"]{style}')
     for name in graph.order:
         for read in graph.queries[name].reads():
             delay = graph.queries[read].delay if read in graph.queries else None
@@ -49,5 +49,5 @@ def _describe_node(graph: Graph, name: str) -> str:
     if name in graph.streams:
         return "stream"
     query = graph.queries[name]
-    made = "relation" if query.operator is None else query.operator.upper()
-    return made + ("" if graph.is_monotone(name) else ", not monotone")
+    label = "relation" if query.operator is None else query.operator.upper()
+    return label + ("" if graph.is_monotone(name) else ", not monotone")

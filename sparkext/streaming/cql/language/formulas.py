@@ -100,89 +100,91 @@ class RowScope:
     def names(self, of: str | None) -> list[tuple[str, str]]:
         """Return the columns of one source, or of all sources, each with the source's name."""
         return [
-            (alias, one.name)
+            (alias, relation_column.name)
             for alias, columns in zip(self.aliases, self._columns, strict=True)
-            for one in columns
-            if (of is None or alias.lower() == of.lower()) and one.computed is None
+            for relation_column in columns
+            if (of is None or alias.lower() == of.lower()) and relation_column.computed is None
         ]
 
     def place(self, name: Name) -> tuple[int, int]:
         """Return the index of a column's source, and its index in the source."""
-        found = [
-            (source, place)
+        matches = [
+            (source, position)
             for source, columns in enumerate(self._columns)
             if name.of is None or self.aliases[source].lower() == name.of.lower()
-            for place, one in enumerate(columns)
-            if one.name.lower() == name.name.lower() and one.computed is None
+            for position, relation_column in enumerate(columns)
+            if relation_column.name.lower() == name.name.lower() and relation_column.computed is None
         ]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            sources = ", ".join(self.aliases[source] for source, _ in found)
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            sources = ", ".join(self.aliases[source] for source, _ in matches)
             raise BindingError(name.at, f"column {name} is in several sources ({sources}): write source.column")
         if name.of is not None and name.of.lower() not in [alias.lower() for alias in self.aliases]:
             raise BindingError(name.at, f"there is no source {name.of}. Sources: {', '.join(self.aliases)}")
-        there = ", ".join(f"{alias}.{one}" for alias, one in self.names(name.of))
-        raise BindingError(name.at, f"there is no column {name}. Columns: {there}")
+        available = ", ".join(f"{alias}.{column_name}" for alias, column_name in self.names(name.of))
+        raise BindingError(name.at, f"there is no column {name}. Columns: {available}")
 
     def resolve_special(self, formula: Formula) -> TypedExpression | None:
         """Return the expression of a formula that the scope itself resolves; None if it depends only on its parts."""
         if isinstance(formula, Name):
-            source, place = self.place(formula)
-            found = self._columns[source][place]
-            return TypedExpression(column(source, place, found.type), found.type, found.nullable)
+            source, position = self.place(formula)
+            relation_column = self._columns[source][position]
+            return TypedExpression(
+                column(source, position, relation_column.type), relation_column.type, relation_column.nullable
+            )
         if isinstance(formula, Call) and formula.function in AGGREGATES:
             raise BindingError(
                 formula.at, f"{formula.function.upper()} is an aggregate: use it only in SELECT and HAVING"
             )
         if isinstance(formula, Call) and is_computed(formula):
-            return self._computed(formula)
+            return self._add_computed_column(formula)
         return None
 
-    def _computed(self, call: Call) -> TypedExpression:
+    def _add_computed_column(self, call: Call) -> TypedExpression:
         """Return the computed column for a call of a function of texts or times, which is added to its source."""
-        kind = self._computed_type(call)
-        called = call.function.upper()
+        kind = self._find_computed_type(call)
+        function = call.function.upper()
         names = [part for part in walk_formula(call) if isinstance(part, Name)]
-        places = {name: self.place(name) for name in names}
-        sources = {source for source, _ in places.values()}
+        positions = {name: self.place(name) for name in names}
+        sources = {source for source, _ in positions.values()}
         if len(sources) != 1:
             raise BindingError(
-                call.at, f"{called} of columns of {len(sources)} sources: expected columns of one stream"
+                call.at, f"{function} of columns of {len(sources)} sources: expected columns of one stream"
             )
         (source,) = sources
-        registered = {name: self._columns[source][place].name for name, (_, place) in places.items()}
+        registered = {name: self._columns[source][position].name for name, (_, position) in positions.items()}
         formula = strip_positions(call, registered)
-        found = RelationColumn(spell_formula(formula), kind, True, formula)
-        place = None if self._compute is None else self._compute(source, found)
-        if place is None:
+        computed_column = RelationColumn(spell_formula(formula), kind, True, formula)
+        position = None if self._compute is None else self._compute(source, computed_column)
+        if position is None:
             raise BindingError(
                 call.at,
-                f"{called} of columns of {self.aliases[source]}, which is not a registered stream: {called} is computed"
-                " for input rows, so call it in a query that reads the stream",
+                f"{function} of columns of {self.aliases[source]}, which is not a registered stream: {function} is"
+                " computed for input rows, so call it in a query that reads the stream",
             )
-        return TypedExpression(column(source, place, kind), kind, True)
+        return TypedExpression(column(source, position, kind), kind, True)
 
-    def _computed_type(self, call: Call) -> KeyType:
+    def _find_computed_type(self, call: Call) -> KeyType:
         """Return the type of a call's result."""
-        signature, args, called = SIGNATURES[call.function], call.args, call.function.upper()
+        signature, args, function = SIGNATURES[call.function], call.args, call.function.upper()
         is_called = not (call.star or call.distinct) and signature.least <= len(args) <= len(signature.takes)
         if not is_called:
-            raise BindingError(call.at, f"{called} takes {signature.expected}")
-        for wanted, argument in zip(signature.takes, args, strict=False):
+            raise BindingError(call.at, f"{function} takes {signature.expected}")
+        for kind, argument in zip(signature.takes, args, strict=False):
             if isinstance(argument, Call) and is_computed(argument):
-                given: KeyType | None = self._computed_type(argument)
+                argument_type: KeyType | None = self._find_computed_type(argument)
             elif isinstance(argument, Name) or is_constant(argument):
-                given = FormulaTranslator(self).translate_formula(argument).type
+                argument_type = FormulaTranslator(self).translate_formula(argument).type
             else:
                 raise BindingError(
                     argument.at,
-                    f"{called} is computed for input rows: expected columns, constants and such calls, got another"
+                    f"{function} is computed for input rows: expected columns, constants and such calls, got another"
                     " formula",
                 )
-            if not takes(wanted, given):
+            if not takes(kind, argument_type):
                 raise BindingError(
-                    argument.at, f"{called} takes {signature.expected}, not {spell_type(given or STRING)}"
+                    argument.at, f"{function} takes {signature.expected}, not {spell_type(argument_type or STRING)}"
                 )
         return signature.returns
 
@@ -207,9 +209,9 @@ class GroupScope(RowScope):
             return self._aggregate(formula)
         if not self.has_aggregate(formula) and not isinstance(formula, Constant):
             typed = self._rows.translate_formula(formula)
-            for place, key in enumerate(self._keys):
+            for position, key in enumerate(self._keys):
                 if key.expression == typed.expression and typed.type is not None:
-                    return TypedExpression(column(0, place, typed.type), typed.type, typed.nullable)
+                    return TypedExpression(column(0, position, typed.type), typed.type, typed.nullable)
             if isinstance(formula, Name):
                 raise BindingError(formula.at, f"column {formula} is neither in GROUP BY nor in an aggregate")
         return None
@@ -240,8 +242,8 @@ class GroupScope(RowScope):
     def _add_aggregate(self, aggregate: Aggregate, nullable: bool) -> TypedExpression:
         if aggregate not in self.aggregates:
             self.aggregates.append(aggregate)
-        place = len(self._keys) + self.aggregates.index(aggregate)
-        return TypedExpression(column(0, place, aggregate.type), aggregate.type, nullable)
+        position = len(self._keys) + self.aggregates.index(aggregate)
+        return TypedExpression(column(0, position, aggregate.type), aggregate.type, nullable)
 
 
 class FormulaTranslator:
@@ -256,7 +258,7 @@ class FormulaTranslator:
 
         Raises
         ------
-        Invalid
+        BindingError
             The formula is not valid in this scope.
         """
         special = self._scope.resolve_special(formula)
@@ -276,58 +278,60 @@ class FormulaTranslator:
     def _operation(self, node: Operation) -> TypedExpression:
         args = [self.translate_formula(argument) for argument in node.args]
         if node.op in ("and", "or", "not"):
-            given = [
-                require_type(one, BOOL, part.at, node.op.upper()) for one, part in zip(args, node.args, strict=True)
+            operands = [
+                require_type(value, BOOL, part.at, node.op.upper()) for value, part in zip(args, node.args, strict=True)
             ]
-            return TypedExpression(condition(node.op, *given), BOOL, any(one.nullable for one in args))
+            return TypedExpression(condition(node.op, *operands), BOOL, any(value.nullable for value in args))
         if node.op == "is_null":
-            (only,) = args
+            (operand,) = args
             return TypedExpression(
-                literal("true", BOOL) if only.type is None else condition("is_null", only.known), BOOL, False
+                literal("true", BOOL) if operand.type is None else condition("is_null", operand.known), BOOL, False
             )
         if node.op == "negate":
-            (only,) = args
-            kind = self._number(only, node)
-            if only.known.op == "literal" and only.known.text is not None:
-                return _create_numeric_literal(f"-{only.known.text}", kind, node.at)
-            return TypedExpression(Expression("negate", kind, (only.known,), checked=True), kind, _may_overflow(only))
+            (operand,) = args
+            kind = self._require_number(operand, node)
+            if operand.known.op == "literal" and operand.known.text is not None:
+                return _create_numeric_literal(f"-{operand.known.text}", kind, node.at)
+            return TypedExpression(
+                Expression("negate", kind, (operand.known,), checked=True), kind, _may_overflow(operand)
+            )
         if node.op in ("+", "-", "*", "/", "%"):
             return self._arithmetic(node.op, args, node)
-        return self._compared(node, args)
+        return self._compare(node, args)
 
-    def _number(self, value: TypedExpression, node: Formula) -> KeyType:
+    def _require_number(self, value: TypedExpression, node: Formula) -> KeyType:
         if value.type is None or not is_number(value.type):
-            said = "NULL" if value.type is None else spell_type(value.type)
-            raise BindingError(node.at, f"{_name_operator(node)} of {said}: expected a number")
+            type_name = "NULL" if value.type is None else spell_type(value.type)
+            raise BindingError(node.at, f"{_name_operator(node)} of {type_name}: expected a number")
         return value.type
 
     def _arithmetic(self, op: str, args: Sequence[TypedExpression], node: Formula) -> TypedExpression:
-        left, right = (self._number(one, node) for one in args)
+        left, right = (self._require_number(value, node) for value in args)
         kind = DOUBLE if op == "/" else unify_types(left, right)
         assert kind is not None, "of numbers there is one"
-        made = Expression(op, kind, tuple(one.cast(kind) for one in args), checked=True)
+        expression = Expression(op, kind, tuple(value.cast(kind) for value in args), checked=True)
         is_safe = kind.name in FLOATS and op not in ("/", "%")
-        return TypedExpression(made, kind, not is_safe or any(one.nullable for one in args))
+        return TypedExpression(expression, kind, not is_safe or any(value.nullable for value in args))
 
-    def _compared(self, node: Operation, args: Sequence[TypedExpression]) -> TypedExpression:
-        kind = self._common(args, node)
-        given = tuple(one.cast(kind) for one in args)
-        nullable = node.op != "<=>" and any(one.nullable for one in args)
+    def _compare(self, node: Operation, args: Sequence[TypedExpression]) -> TypedExpression:
+        kind = self._find_common_type(args, node)
+        operands = tuple(value.cast(kind) for value in args)
+        nullable = node.op != "<=>" and any(value.nullable for value in args)
         if node.op == "<>":
-            return TypedExpression(condition("not", condition("=", *given)), BOOL, nullable)
-        return TypedExpression(condition(node.op, *given), BOOL, nullable)
+            return TypedExpression(condition("not", condition("=", *operands)), BOOL, nullable)
+        return TypedExpression(condition(node.op, *operands), BOOL, nullable)
 
-    def _common(self, args: Sequence[TypedExpression], node: Formula) -> KeyType:
+    def _find_common_type(self, args: Sequence[TypedExpression], node: Formula) -> KeyType:
         """Return the common type of all values."""
         kind: KeyType | None = None
-        for one in args:
-            if one.type is None:
+        for value in args:
+            if value.type is None:
                 continue
-            common = one.type if kind is None else unify_types(kind, one.type)
+            common = value.type if kind is None else unify_types(kind, value.type)
             if common is None:
                 assert kind is not None, "there is one that does not fit"
                 raise BindingError(
-                    node.at, f"{_name_operator(node)} of {spell_type(kind)} and {spell_type(one.type)}: use CAST"
+                    node.at, f"{_name_operator(node)} of {spell_type(kind)} and {spell_type(value.type)}: use CAST"
                 )
             kind = common
         if kind is None:
@@ -339,12 +343,12 @@ class FormulaTranslator:
         otherwise = (
             TypedExpression(None, None, True) if node.otherwise is None else self.translate_formula(node.otherwise)
         )
-        kind = self._common([*values, otherwise], node)
-        made = otherwise.cast(kind)
+        kind = self._find_common_type([*values, otherwise], node)
+        expression = otherwise.cast(kind)
         for (when, _), value in reversed([*zip(node.branches, values, strict=True)]):
-            holds = require_type(self.translate_formula(when), BOOL, when.at, "WHEN")
-            made = Expression("if", kind, (holds, value.cast(kind), made))
-        return TypedExpression(made, kind, any(one.nullable for one in [*values, otherwise]))
+            test = require_type(self.translate_formula(when), BOOL, when.at, "WHEN")
+            expression = Expression("if", kind, (test, value.cast(kind), expression))
+        return TypedExpression(expression, kind, any(result.nullable for result in [*values, otherwise]))
 
     def _cast(self, node: Cast) -> TypedExpression:
         value, kind = self.translate_formula(node.value), parse_type(node.type)
@@ -377,26 +381,26 @@ class FormulaTranslator:
         if node.function == "mod":
             return self._arithmetic("%", args, node)
         if node.function == "abs":
-            kind = self._number(args[0], node)
+            kind = self._require_number(args[0], node)
             return TypedExpression(
                 Expression("abs", kind, (args[0].known,), checked=True), kind, _may_overflow(args[0])
             )
         if node.function == "sqrt":
-            self._number(args[0], node)
+            self._require_number(args[0], node)
             return TypedExpression(Expression("sqrt", DOUBLE, (args[0].cast(DOUBLE),)), DOUBLE, args[0].nullable)
         if node.function == "if":
             test, *values = args
-            kind = self._common(values, node)
-            holds = require_type(test, BOOL, node.args[0].at, "IF")
-            made = Expression("if", kind, (holds, *(one.cast(kind) for one in values)))
-            return TypedExpression(made, kind, any(one.nullable for one in values))
-        kind = self._common(args, node)
-        given = tuple(one.cast(kind) for one in args)
+            kind = self._find_common_type(values, node)
+            test_expression = require_type(test, BOOL, node.args[0].at, "IF")
+            expression = Expression("if", kind, (test_expression, *(value.cast(kind) for value in values)))
+            return TypedExpression(expression, kind, any(value.nullable for value in values))
+        kind = self._find_common_type(args, node)
+        operands = tuple(value.cast(kind) for value in args)
         if node.function == "nullif":
-            equal = condition("=", *given)
-            return TypedExpression(Expression("if", kind, (equal, literal(None, kind), given[0])), kind, True)
+            equal = condition("=", *operands)
+            return TypedExpression(Expression("if", kind, (equal, literal(None, kind), operands[0])), kind, True)
         op = "coalesce" if node.function in ("ifnull", "nvl") else node.function
-        return TypedExpression(Expression(op, kind, given), kind, all(one.nullable for one in args))
+        return TypedExpression(Expression(op, kind, operands), kind, all(value.nullable for value in args))
 
 
 def split_conjunction(formula: Formula) -> Iterator[Formula]:
@@ -423,10 +427,10 @@ def walk_formula(formula: Formula) -> Iterator[Formula]:
             yield from walk_formula(part)
 
 
-def require_type(value: TypedExpression, kind: KeyType, at: Position, what: str) -> Expression:
+def require_type(value: TypedExpression, kind: KeyType, at: Position, subject: str) -> Expression:
     """Return the expression of a value that must have a certain type."""
     if value.type is not None and value.type != kind:
-        raise BindingError(at, f"{what} of {spell_type(value.type)}: expected {spell_type(kind)}")
+        raise BindingError(at, f"{subject} of {spell_type(value.type)}: expected {spell_type(kind)}")
     return value.cast(kind)
 
 
@@ -448,7 +452,7 @@ def translate_constant(node: Constant) -> TypedExpression:
 
     Raises
     ------
-    Invalid
+    BindingError
         The text is not a constant of its kind.
     """
     if node.kind == "null":
@@ -464,14 +468,14 @@ def translate_constant(node: Constant) -> TypedExpression:
         if node.kind == "date":
             days = (date.fromisoformat(node.text) - _EPOCH.date()).days
             return TypedExpression(literal(str(days), DATE), DATE, False)
-        told = datetime.fromisoformat(node.text)
+        time = datetime.fromisoformat(node.text)
     except ValueError:
         raise BindingError(
             node.at, f"{node.text!r} is not a {node.kind}: expected 2026-01-31, or 2026-01-31 12:30:00 for a timestamp"
         ) from None
-    if told.tzinfo is not None:
-        told = told.astimezone(timezone.utc).replace(tzinfo=None)
-    return TypedExpression(literal(str((told - _EPOCH) // timedelta(microseconds=1)), TIMESTAMP), TIMESTAMP, False)
+    if time.tzinfo is not None:
+        time = time.astimezone(timezone.utc).replace(tzinfo=None)
+    return TypedExpression(literal(str((time - _EPOCH) // timedelta(microseconds=1)), TIMESTAMP), TIMESTAMP, False)
 
 
 def _create_numeric_literal(text: str, kind: KeyType, at: Position) -> TypedExpression:

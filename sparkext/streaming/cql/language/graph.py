@@ -32,13 +32,13 @@ class Graph:
     @cached_property
     def order(self) -> tuple[str, ...]:
         """The queries in the order in which they run within a timestamp."""
-        found: list[str] = []
+        order: list[str] = []
         waiting = list(self.queries)
         while waiting:
-            ready = next(name for name in waiting if {*self._before(name)} <= {*found})
-            found.append(ready)
+            ready = next(name for name in waiting if {*self._before(name)} <= {*order})
+            order.append(ready)
             waiting.remove(ready)
-        return tuple(found)
+        return tuple(order)
 
     def _before(self, name: str) -> list[str]:
         """Return the queries whose results of the same timestamp a query needs, except a recursive query itself."""
@@ -55,10 +55,10 @@ class Graph:
     @cached_property
     def components(self) -> tuple[tuple[str, ...], ...]:
         """The queries of each strongly connected component that has a cycle, in the order in which they run."""
-        found = find_components({name: self._queries_read(name) for name in self.queries})
+        components = find_components({name: self._queries_read(name) for name in self.queries})
         return tuple(
             tuple(name for name in self.order if name in part)
-            for part in found
+            for part in components
             if len(part) > 1 or next(iter(part)) in self._queries_read(next(iter(part)))
         )
 
@@ -67,19 +67,19 @@ class Graph:
 
     def needed(self, outputs: Iterable[str]) -> Graph:
         """Return the part of the graph on which some queries depend."""
-        found: set[str] = set()
+        names_needed: set[str] = set()
         waiting = list(outputs)
         while waiting:
             name = waiting.pop()
-            if name not in found:
-                found.add(name)
+            if name not in names_needed:
+                names_needed.add(name)
                 waiting += self.queries[name].reads() if name in self.queries else ()
-        if found == {*self.streams, *self.queries}:
+        if names_needed == {*self.streams, *self.queries}:
             return self
         # Binding again removes columns of streams that are computed for other queries only.
-        part = bind(self.program.part(found))
+        part = bind(self.program.part(names_needed))
         queries = {name: replace(query, delay=self.queries[name].delay) for name, query in part.queries.items()}
-        return Graph(part.streams, queries, part.program, tuple(name for name in self.inserted if name in found))
+        return Graph(part.streams, queries, part.program, tuple(name for name in self.inserted if name in names_needed))
 
     def is_monotone(self, name: str) -> bool:
         """Whether further rows of its inputs never remove a row from the result of a query."""
@@ -132,18 +132,22 @@ def build_graph(bound: BoundProgram, missing_delay: str = "error") -> Graph:
             break
         first = min(cycle, key=[*queries].index)
         cycle = cycle[cycle.index(first) :] + cycle[: cycle.index(first)]
-        places = [name for name in cycle if queries[name].operator is not None]
-        ways_out = " or ".join(f"{(queries[name].operator or '').upper()}(…)<Now> in {name}" for name in places)
-        if missing_delay == "insert" and places:
-            inserted.append(places[-1])
-            queries[places[-1]] = replace(queries[places[-1]], delay=EPSILON)
+        streams_on_cycle = [name for name in cycle if queries[name].operator is not None]
+        suggestions = " or ".join(
+            f"{(queries[name].operator or '').upper()}(…)<Now> in {name}" for name in streams_on_cycle
+        )
+        if missing_delay == "insert" and streams_on_cycle:
+            inserted.append(streams_on_cycle[-1])
+            queries[streams_on_cycle[-1]] = replace(queries[streams_on_cycle[-1]], delay=EPSILON)
             continue
-        way = spell_cycle(cycle)
+        cycle_text = spell_cycle(cycle)
         advice = (
-            f"add a delay, as in {ways_out}" if places else "make one of the queries a stream, as in ISTREAM(…)<Now>"
+            f"add a delay, as in {suggestions}"
+            if streams_on_cycle
+            else "make one of the queries a stream, as in ISTREAM(…)<Now>"
         )
         problems.append(
-            (queries[cycle[0]].at, f"the cycle {way} has no delay, so its result depends on itself: {advice}")
+            (queries[cycle[0]].at, f"the cycle {cycle_text} has no delay, so its result depends on itself: {advice}")
         )
         raise CqlProblems(problems)
     graph = Graph(bound.streams, queries, bound.program, tuple(inserted))
@@ -200,32 +204,32 @@ def _find_cycle(queries: Mapping[str, BoundQuery]) -> list[str] | None:
     reads = {name: _list_undelayed_reads(queries, name) for name in queries}
     for part in find_components(reads):
         start = next(name for name in queries if name in part)
-        way, seen = [start], {start: 0}
+        path, seen = [start], {start: 0}
         while len(part) > 1 or start in reads[start]:
-            name = next(read for read in reads[way[-1]] if read in part)
+            name = next(read for read in reads[path[-1]] if read in part)
             if name in seen:
-                return way[seen[name] :][::-1]
-            seen[name] = len(way)
-            way.append(name)
+                return path[seen[name] :][::-1]
+            seen[name] = len(path)
+            path.append(name)
     return None
 
 
 def find_components(edges: Mapping[str, Sequence[str]]) -> list[set[str]]:
     """Return the strongly connected components of a graph."""
     reached = {name: _find_reachable(name, edges) for name in edges}
-    found: list[set[str]] = []
+    components: list[set[str]] = []
     for name in edges:
-        if not any(name in part for part in found):
-            found.append({name, *(other for other in reached[name] if name in reached[other])})
-    return found
+        if not any(name in part for part in components):
+            components.append({name, *(other for other in reached[name] if name in reached[other])})
+    return components
 
 
 def _find_reachable(name: str, edges: Mapping[str, Sequence[str]]) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = list(edges[name])
     while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting += edges[one]
-    return found
+        node = waiting.pop()
+        if node not in reached:
+            reached.add(node)
+            waiting += edges[node]
+    return reached

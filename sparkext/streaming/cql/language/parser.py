@@ -33,7 +33,7 @@ from sparkext.streaming.cql.language.syntax import (
 )
 from sparkext.streaming.cql.language.unsupported import describe_unsupported_sql
 
-_SAID = {
+_TERMINAL_NAMES = {
     "NAME": "a name",
     "SQL_WORD": "a name",
     "QUOTED": "a name",
@@ -89,13 +89,13 @@ def _create_parser() -> Lark:
     return Lark(GRAMMAR, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
-def _create_unexpected_error(text: str, error: UnexpectedInput, found: str, terminals: Iterable[str]) -> CqlProblems:
+def _create_unexpected_error(text: str, error: UnexpectedInput, word: str, terminals: Iterable[str]) -> CqlProblems:
     """Return the error for a word or a character that CQL does not allow at its position."""
-    instead = describe_unsupported_sql(text, error.pos_in_stream or 0)
-    place = Position(error.line, error.column)
-    if instead is not None:
-        return CqlProblems([(place, instead)])
-    return CqlProblems([(place, f"found {found!r}, expected {_name_terminals(terminals)}")])
+    advice = describe_unsupported_sql(text, error.pos_in_stream or 0)
+    position = Position(error.line, error.column)
+    if advice is not None:
+        return CqlProblems([(position, advice)])
+    return CqlProblems([(position, f"found {word!r}, expected {_name_terminals(terminals)}")])
 
 
 def _create_end_error(text: str, terminals: Iterable[str]) -> CqlProblems:
@@ -106,7 +106,7 @@ def _create_end_error(text: str, terminals: Iterable[str]) -> CqlProblems:
 
 def _name_terminals(terminals: Iterable[str]) -> str:
     """Return the names of terminals as users know them."""
-    names = sorted({_SAID.get(name, name.strip("_")) for name in terminals if not name.startswith("__")})
+    names = sorted({_TERMINAL_NAMES.get(name, name.strip("_")) for name in terminals if not name.startswith("__")})
     return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
 
@@ -199,12 +199,18 @@ class _Builder(Transformer[Token, Any]):
         return _DISTINCT
 
     def select(self, meta: Any, parts: list[Any]) -> Select:
-        told = dict(_select_tagged(parts))
-        sources, conditions = told["sources"]
-        where = (*conditions, *([told["where"]] if "where" in told else []))
-        group = tuple(told.get("group", ()))
+        clauses = dict(_select_tagged(parts))
+        sources, conditions = clauses["sources"]
+        all_conditions = (*conditions, *([clauses["where"]] if "where" in clauses else []))
+        group = tuple(clauses.get("group", ()))
         return Select(
-            _DISTINCT in parts, told["items"], sources, where, group, told.get("having"), _read_position(meta)
+            _DISTINCT in parts,
+            clauses["items"],
+            sources,
+            all_conditions,
+            group,
+            clauses.get("having"),
+            _read_position(meta),
         )
 
     def items(self, meta: Any, parts: list[Item]) -> tuple[str, Any]:
@@ -221,8 +227,8 @@ class _Builder(Transformer[Token, Any]):
 
     def sources(self, meta: Any, parts: list[Any]) -> tuple[str, Any]:
         joined = [part for part in parts if isinstance(part, tuple)]
-        found = tuple(part[0] if isinstance(part, tuple) else part for part in parts)
-        return "sources", (found, tuple(condition for _, condition in joined))
+        sources = tuple(part[0] if isinstance(part, tuple) else part for part in parts)
+        return "sources", (sources, tuple(condition for _, condition in joined))
 
     def joined(self, meta: Any, parts: list[Any]) -> tuple[FromItem, Formula]:
         return parts[0], parts[1]
@@ -288,7 +294,7 @@ class _Builder(Transformer[Token, Any]):
 
     def in_(self, meta: Any, parts: list[Formula]) -> Operation:
         return reduce(
-            lambda one, two: Operation("or", (one, two), _read_position(meta)),
+            lambda left, right: Operation("or", (left, right), _read_position(meta)),
             (Operation("=", (parts[0], part), _read_position(meta)) for part in parts[1:]),
         )
 
@@ -376,7 +382,7 @@ def _unquote(token: Token) -> str:
     return str(token)[1:-1].replace("''", "'")
 
 
-def _check_positive(number: int, what: str, meta: Any) -> int:
+def _check_positive(number: int, subject: str, meta: Any) -> int:
     if number <= 0:
-        raise CqlProblems([(_read_position(meta), f"{what} of {number}: expected more than 0")])
+        raise CqlProblems([(_read_position(meta), f"{subject} of {number}: expected more than 0")])
     return number

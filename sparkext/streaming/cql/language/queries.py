@@ -72,7 +72,7 @@ class BoundWindow:
         slide = f" Slide {self.slide}" if self.slide else ""
         if self.kind == "range":
             return f"[Range {self.amount} us{slide + ' us' if slide else ''}]"
-        names = ", ".join(columns[place].name for place in self.partition)
+        names = ", ".join(columns[position].name for position in self.partition)
         partition = f"Partition By {names} " if names else ""
         return f"[{partition}Rows {self.amount}{slide}]"
 

@@ -14,34 +14,40 @@ Section = tuple[str, ...]
 
 def sections_of(graph: Graph) -> tuple[Section, ...]:
     """Return the sections in topological order, each with its queries in the order in which they run."""
-    of = {name: name for name in graph.queries}
+    section_of = {name: name for name in graph.queries}
     for name in graph.order:
         for read in graph.queries[name].reads():
-            if read in of and not graph.is_stream(read):
-                _join(of, of[name], of[read])
+            if read in section_of and not graph.is_stream(read):
+                _merge_sections(section_of, section_of[name], section_of[read])
     while True:
-        reads = _find_read_sections(graph, of)
-        circles = [part for part in find_components(reads) if len(part) > 1]
-        if not circles:
+        reads = _find_read_sections(graph, section_of)
+        cycles = [part for part in find_components(reads) if len(part) > 1]
+        if not cycles:
             break
-        for first, *others in map(sorted, circles):
-            for other in others:
-                _join(of, first, other)
-    found: list[str] = []
-    while len(found) < len(reads):
-        found.append(next(one for one in reads if one not in found and {*reads[one]} <= {*found}))
-    return tuple(tuple(name for name in graph.order if of[name] == one) for one in found)
+        for first, *rest in map(sorted, cycles):
+            for later in rest:
+                _merge_sections(section_of, first, later)
+    sections: list[str] = []
+    while len(sections) < len(reads):
+        sections.append(
+            next(section for section in reads if section not in sections and {*reads[section]} <= {*sections})
+        )
+    return tuple(tuple(name for name in graph.order if section_of[name] == section) for section in sections)
 
 
-def _join(of: dict[str, str], one: str, other: str) -> None:
-    for name, section in of.items():
-        if section == other:
-            of[name] = one
+def _merge_sections(section_of: dict[str, str], target: str, source: str) -> None:
+    for name, current in section_of.items():
+        if current == source:
+            section_of[name] = target
 
 
-def _find_read_sections(graph: Graph, of: dict[str, str]) -> dict[str, list[str]]:
+def _find_read_sections(graph: Graph, section_of: dict[str, str]) -> dict[str, list[str]]:
     """Return the other sections that each section reads."""
-    reads: dict[str, list[str]] = {of[name]: [] for name in graph.order}
+    reads: dict[str, list[str]] = {section_of[name]: [] for name in graph.order}
     for name in graph.order:
-        reads[of[name]] += [of[read] for read in graph.queries[name].reads() if read in of and of[read] != of[name]]
+        reads[section_of[name]] += [
+            section_of[read]
+            for read in graph.queries[name].reads()
+            if read in section_of and section_of[read] != section_of[name]
+        ]
     return reads

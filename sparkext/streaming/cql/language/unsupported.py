@@ -1,4 +1,4 @@
-"""SQL that is not part of CQL: how to recognise it, and what to write instead.
+"""SQL that is not part of CQL: patterns that recognise it, and messages with the replacement in CQL.
 
 A word that begins such SQL is not an alias, unless it follows AS or is quoted: `FROM a [Now] LEFT JOIN b [Now]` is an
 error, not an inner join of a source called LEFT.
@@ -62,7 +62,7 @@ WORDS = {
 }
 """Patterns of words, case-insensitive, with their messages; the first match counts."""
 
-_PLACES = (
+_CONTEXTS = (
     (r"", r"\(\s*(select|with|values)\b", _SUBQUERY),
     (r"(^|;)\s*", r"(select|with)\b", "a SELECT needs a name: write REGISTER QUERY name ISTREAM(SELECT …)"),
     (
@@ -101,13 +101,13 @@ _PLACES = (
 )
 """Patterns of the text before and at a position, with their messages; the first match counts."""
 
-MESSAGES = (*WORDS.values(), *(message for _, _, message in _PLACES))
+MESSAGES = (*WORDS.values(), *(message for _, _, message in _CONTEXTS))
 
 
-def describe_unsupported_sql(text: str, place: int) -> str | None:
+def describe_unsupported_sql(text: str, position: int) -> str | None:
     """Return the message for unsupported SQL at a position, None if no such SQL begins there."""
-    before, rest = text[:place], text[place:]
-    for end, start, message in _PLACES:
+    before, rest = text[:position], text[position:]
+    for end, start, message in _CONTEXTS:
         if re.match(start, rest, re.IGNORECASE) and re.search(f"({end})$", before, re.IGNORECASE):
             return message
     return next((message for word, message in WORDS.items() if re.match(rf"({word})\b", rest, re.IGNORECASE)), None)
