@@ -100,27 +100,27 @@ class Engine:
             self._arena = np.empty(max(words, _LEAST_WORDS + stored.size), dtype=np.int64)
             self._arena[: stored.size] = stored
             self._texts.codes(texts)
-        self._last = self._instants
-        self._constants = tuple(encode_constant(one, self._text_code) for one in code.constants)
+        self._initial_instants = self._instants
+        self._constants = tuple(encode_constant(constant, self._encode_text) for constant in code.constants)
 
-    def _text_code(self, text: str) -> int:
+    def _encode_text(self, text: str) -> int:
         return int(self._texts.codes(pa.array([text]))[0])
 
     @property
     def _instants(self) -> list[int]:
         """The current instants of all sections, as words of the arena."""
-        return [int(word) for place in self._code.instants for word in self._arena[place : place + STEPS]]
+        return [int(word) for position in self._code.instants for word in self._arena[position : position + STEPS]]
 
     @property
     def has_run(self) -> bool:
         """Whether an instant has been processed since the engine was created."""
-        return self._instants != self._last
+        return self._instants != self._initial_instants
 
     def state(self) -> bytes:
         """Return the state, from which another engine of the same graph can continue."""
         return write_state(self._arena[: self._arena[0]], self._texts.span(0, self._texts.count, pa.large_string()))
 
-    def run(self, given: InputRows, until: int) -> Iterator[OutputRows]:
+    def run(self, input_rows: InputRows, until: int) -> Iterator[OutputRows]:
         """Yield the rows emitted up to a timestamp, in the order of time for each output.
 
         Raises
@@ -133,20 +133,29 @@ class Engine:
         x, n = [], []
         shared: dict[int, Int64Array] = {}
         for name in self._code.places:
-            columns = given.rows[name]
+            columns = input_rows.rows[name]
             for column, registered in zip(columns, self._graph.streams[name].columns, strict=True):
                 if id(column) not in shared:
                     shared[id(column)] = encode_column(column, registered.type, self._texts)
                 x.append(shared[id(column)])
-            n.append(pack_null_bits([*columns], given.times.size))
+            n.append(pack_null_bits([*columns], input_rows.times.size))
         starts, data = self._texts.spans
-        taken = (self._arena, self._constants, starts, data, tuple(x), tuple(n), given.times, given.streams)
+        arguments = (
+            self._arena,
+            self._constants,
+            starts,
+            data,
+            tuple(x),
+            tuple(n),
+            input_rows.times,
+            input_rows.streams,
+        )
         at = create_positions(len(self._code.instants))
         section = MORE
         while section == MORE:
             try:
                 with np.errstate(all="ignore"):  # needed without the JIT
-                    section = self._module.run(*taken, at, until, self._batch, self._limit)
+                    section = self._module.run(*arguments, at, until, self._batch, self._limit)
             except ArenaFullError:
                 raise StateFullError(self._arena.size) from None
             for query, queue in self._code.outputs.items():
@@ -164,8 +173,8 @@ class Engine:
         out = np.empty((words - 1, rows), dtype=np.int64)
         drain(self._arena, queue, words, out)
         nulls = out[ROW - 1]
-        made = [
+        arrays = [
             decode_column(out[ROW + k], (nulls >> k) & 1 != 0, column, arrow_key_type(column.type), self._texts)
             for k, column in enumerate(columns)
         ]
-        yield OutputRows(query, out[TIME - 1], made)
+        yield OutputRows(query, out[TIME - 1], arrays)

@@ -64,13 +64,13 @@ class WordExpressions(ExpressionWriter):
 
     def column(self, node: Expression) -> Step:
         """See `ExpressionWriter`."""
-        place = node.source, node.column
-        if place not in self._columns:
+        source_column = node.source, node.column
+        if source_column not in self._columns:
             word, known = _spell_word(node), None
-            if self._nullable(*place):
+            if self._nullable(*source_column):
                 known = self._line(f"{_spell_null_bit(node)} == 0")
-            self._columns[place] = Step(self._line(_spell_value(word, self.number(node))), known)
-        return self._columns[place]
+            self._columns[source_column] = Step(self._line(_spell_value(word, self.number(node))), known)
+        return self._columns[source_column]
 
     def literal(self, node: Expression) -> Step:
         """See `ExpressionWriter`."""

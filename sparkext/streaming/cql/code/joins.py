@@ -30,16 +30,16 @@ class JoinPlan:
         self.tables = [layout.table() for _ in plan.inputs]
         self.ways = [_order_sources(plan, start) for start in range(len(plan.inputs))]
         self.indexes: list[dict[tuple[Expression, ...], Index]] = [{} for _ in plan.inputs]
-        for way in self.ways:
-            for step in way:
+        for steps in self.ways:
+            for step in steps:
                 self.index(step.source, step.keys)
 
     def index(self, source: int, keys: tuple[Expression, ...]) -> Index:
         """Return the index of an input by some keys; an index without keys contains all rows."""
-        there = self.indexes[source]
-        if keys not in there:
-            there[keys] = Index(keys, self._layout.table(), Int64Literal(BAG_WORDS + CHAIN_WORDS * len(there)))
-        return there[keys]
+        indexes = self.indexes[source]
+        if keys not in indexes:
+            indexes[keys] = Index(keys, self._layout.table(), Int64Literal(BAG_WORDS + CHAIN_WORDS * len(indexes)))
+        return indexes[keys]
 
     def own(self, source: int) -> list[Index]:
         """Return the indexes of an input."""
@@ -65,14 +65,14 @@ def _order_sources(plan: SelectPlan, start: int) -> list[JoinStep]:
     bound, steps = {start}, []
     waiting = [source for source in range(len(plan.inputs)) if source != start]
     while waiting:
-        source = min(waiting, key=lambda one: _rank_source(plan, bound, one))
+        source = min(waiting, key=lambda candidate: _rank_source(plan, bound, candidate))
         pairs = [*_find_equalities(plan, bound, source)]
-        now = {*bound, source}
+        joined = {*bound, source}
         # Conditions on a single source are tested when a row of this source arrives.
-        tests = [test for test in plan.where if len(find_read_sources(test)) > 1 and find_read_sources(test) <= now]
+        tests = [test for test in plan.where if len(find_read_sources(test)) > 1 and find_read_sources(test) <= joined]
         tests = [test for test in tests if not find_read_sources(test) <= bound]
         steps.append(JoinStep(source, tuple(key for key, _ in pairs), tuple(probe for _, probe in pairs), tuple(tests)))
-        bound = now
+        bound = joined
         waiting.remove(source)
     return steps
 
@@ -87,9 +87,13 @@ def _find_equalities(plan: SelectPlan, bound: set[int], source: int) -> Iterator
     """Yield the equal expressions of conditions that connect a source with the sources joined before it."""
     for test in plan.where:
         if test.op == "=":
-            for one, two in (test.args, test.args[::-1]):
-                if find_read_sources(one) == {source} and find_read_sources(two) and find_read_sources(two) <= bound:
-                    yield one, two
+            for left, right in (test.args, test.args[::-1]):
+                if (
+                    find_read_sources(left) == {source}
+                    and find_read_sources(right)
+                    and find_read_sources(right) <= bound
+                ):
+                    yield left, right
 
 
 def find_read_sources(expression: Expression) -> set[int]:

@@ -40,9 +40,9 @@ NEXT = BEFORE_ALL
 
 _LAST = Int64Literal(1 << 62)
 """The number of ε after a timestamp for work that waits until everything else at this timestamp is done."""
-_GIVEN = "x, n, times, streams"
-SECTION = f"{SHARED}, {_GIVEN}, at, until, epsilons, limit"
-RUN = f"{SHARED}, {_GIVEN}, at, until, batch, limit"
+_INPUTS = "x, n, times, streams"
+SECTION = f"{SHARED}, {_INPUTS}, at, until, epsilons, limit"
+RUN = f"{SHARED}, {_INPUTS}, at, until, batch, limit"
 """Parameters of the generated functions."""
 
 _FOREVER = "np.int64(0x7FFFFFFFFFFFFFFF)"
@@ -96,15 +96,15 @@ class SectionLines:
         body += self._rows_of_instant(serial, now, after, steps)
         for name, queue in waiting.items():
             due = f"m[f + {TIME}] < t or (m[f + {TIME}] == t and m[f + {EPSILONS}] <= e)"
-            moved = [f"append(m, {self.buffers[name]}, pop(m, {queue}))", f"f = m[{queue}]"]
-            body += [f"f = m[{queue}]", f"while f != 0 and ({due}):", *indent_lines(1, moved)]
+            move_lines = [f"append(m, {self.buffers[name]}, pop(m, {queue}))", f"f = m[{queue}]"]
+            body += [f"f = m[{queue}]", f"while f != 0 and ({due}):", *indent_lines(1, move_lines)]
         body += self.work
         for name, buffer in self.buffers.items():
             body += self._pass_on_rows(name, buffer)
         if self._has_rows:
             body.append("at = stop")
-        head = ["rows = times.size", "passed = np.int64(0)", f"while passed < {ROWS_AT_ONCE}:"]
-        return [*head, *indent_lines(1, body), f"return at, {now}, {after}, False"]
+        prologue = ["rows = times.size", "passed = np.int64(0)", f"while passed < {ROWS_AT_ONCE}:"]
+        return [*prologue, *indent_lines(1, body), f"return at, {now}, {after}, False"]
 
     @property
     def _has_rows(self) -> bool:
@@ -116,8 +116,8 @@ class SectionLines:
         if not self._has_rows:
             return lines
         if self.streams is not None:
-            others = " and ".join(f"streams[at] != {number}" for number in self.streams)
-            lines += [f"while at < rows and {others}:", "    at += 1"]
+            is_other = " and ".join(f"streams[at] != {number}" for number in self.streams)
+            lines += [f"while at < rows and {is_other}:", "    at += 1"]
         lines += ["if at < rows:", "    t = times[at]"]
         if serial:
             lines += [f"    if t == {now}:", f"        e = {_LAST}"]
@@ -144,12 +144,12 @@ class SectionLines:
         queues = self.goes_to.get(name, ())
         if not queues:
             return [f"release_all(m, {buffer}, {Int64Literal(ROW + 1 + self.widths[name])})"]
-        *copied, moved = queues
+        *copy_queues, move_queue = queues
         counts = [f"passed += m[{buffer + 2}]"]
         if name in self.outputs:
             counts.append(f"m[{GIVEN}] += m[{buffer + 2}]")
-        copies = [f"copy_all(m, {buffer}, {queue}, {self.widths[name]})" for queue in copied]
-        return [*counts, *copies, f"move_all(m, {buffer}, {moved})"]
+        copies = [f"copy_all(m, {buffer}, {queue}, {self.widths[name]})" for queue in copy_queues]
+        return [*counts, *copies, f"move_all(m, {buffer}, {move_queue})"]
 
 
 PLACE_WORDS = 3
@@ -173,18 +173,18 @@ def write_run_loop(sections: int) -> list[str]:
     all rows of the last one's timestamp.
     """
     bound, stop = f"at[{PLACE_WORDS * sections}]", f"at[{PLACE_WORDS * sections + 1}]"
-    found = [f"{bound} = until", f"{stop} += batch", f"if {stop} < rows:"]
-    found += [f"    while {stop} < rows and times[{stop}] == times[{stop} - 1]:", f"        {stop} += 1"]
-    found += [f"    if {stop} < rows:", f"        {bound} = times[{stop} - 1]"]
-    body = [f"if {bound} == {Int64Literal(NEXT)}:", *indent_lines(1, found)]
+    bound_lines = [f"{bound} = until", f"{stop} += batch", f"if {stop} < rows:"]
+    bound_lines += [f"    while {stop} < rows and times[{stop}] == times[{stop} - 1]:", f"        {stop} += 1"]
+    bound_lines += [f"    if {stop} < rows:", f"        {bound} = times[{stop} - 1]"]
+    body = [f"if {bound} == {Int64Literal(NEXT)}:", *indent_lines(1, bound_lines)]
     for number in reversed(range(sections)):
-        place, time, epsilons = (f"at[{PLACE_WORDS * number + word}]" for word in range(PLACE_WORDS))
-        before = (f"at[{PLACE_WORDS * (number - 1) + word}]" for word in (1, 2)) if number else (bound, f"{_LAST}")
-        until, most = before
-        turn = f"{place}, {time}, {epsilons}, exceeded = section{number}"
-        is_behind = f"{time} < {until} or ({time} == {until} and {epsilons} < {most})"
+        position, time, epsilons = (f"at[{PLACE_WORDS * number + word}]" for word in range(PLACE_WORDS))
+        limits = (f"at[{PLACE_WORDS * (number - 1) + word}]" for word in (1, 2)) if number else (bound, f"{_LAST}")
+        until, most_epsilons = limits
+        turn = f"{position}, {time}, {epsilons}, exceeded = section{number}"
+        is_behind = f"{time} < {until} or ({time} == {until} and {epsilons} < {most_epsilons})"
         body.append(f"{'if' if number == sections - 1 else 'elif'} {is_behind}:")
-        body += [f"    {turn}({SHARED}, {_GIVEN}, {place}, {until}, {most}, limit)", "    if exceeded:"]
+        body += [f"    {turn}({SHARED}, {_INPUTS}, {position}, {until}, {most_epsilons}, limit)", "    if exceeded:"]
         body.append(f"        return {number}")
     body += [f"elif {bound} == until:", f"    return {DONE}", "else:", f"    {bound} = {Int64Literal(NEXT)}"]
     return ["rows = times.size", f"while m[{GIVEN}] < {ROWS_AT_ONCE}:", *indent_lines(1, body), f"return {MORE}"]

@@ -29,7 +29,7 @@ from sparkext.storage.last_used import LruCache
 from sparkext.storage.local_folder import local_folder
 
 MOST_BYTES = 128 << 20
-"""Limit of the source and machine code on disk. A graph of five queries takes 2.4 MiB."""
+"""Limit of the source and machine code on disk. A graph of five queries needs 2.4 MiB."""
 
 MOST_MODULES = 16
 """Number of modules that a process keeps loaded."""
@@ -80,9 +80,9 @@ def _open_cache_folder() -> Path:
 
 def _write_source(folder: Path, name: str, text: str) -> Path:
     """Write the source unless it exists, and return its path."""
-    own = create_private_folder(folder / name)
-    path = own / f"{name}.py"
-    os.utime(own)
+    module_folder = create_private_folder(folder / name)
+    path = module_folder / f"{name}.py"
+    os.utime(module_folder)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         with private_file(path) as stream:
             stream.write(text.encode())
@@ -91,27 +91,27 @@ def _write_source(folder: Path, name: str, text: str) -> Path:
 
 
 def _evict(folder: Path) -> None:
-    """Remove the least recently loaded modules until the rest take at most `MOST_BYTES`."""
-    entries = sorted((_read_load_time(own), own) for own in folder.iterdir())
-    sizes = {own: _measure_folders(_list_module_folders(own)) for _, own in entries}
+    """Remove the least recently loaded modules until the rest fit `MOST_BYTES`."""
+    entries = sorted((_read_load_time(module_folder), module_folder) for module_folder in folder.iterdir())
+    sizes = {module_folder: _measure_folders(_list_module_folders(module_folder)) for _, module_folder in entries}
     total = sum(sizes.values())
-    for loaded, own in entries:
+    for loaded, module_folder in entries:
         if total <= MOST_BYTES or loaded > time.time() - LOADING_SECONDS:
             break
-        for part in _list_module_folders(own):
-            shutil.rmtree(part, ignore_errors=True)
-        total -= sizes[own]
+        for part_folder in _list_module_folders(module_folder):
+            shutil.rmtree(part_folder, ignore_errors=True)
+        total -= sizes[module_folder]
 
 
-def _list_module_folders(own: Path) -> list[Path]:
+def _list_module_folders(module_folder: Path) -> list[Path]:
     """Return the folders of a module, at most two: its own folder, and the folder of its machine code."""
-    elsewhere = Path(numba.config.CACHE_DIR).glob(f"{own.name}_*") if numba.config.CACHE_DIR else ()
-    return [own, *elsewhere]
+    code_folders = Path(numba.config.CACHE_DIR).glob(f"{module_folder.name}_*") if numba.config.CACHE_DIR else ()
+    return [module_folder, *code_folders]
 
 
-def _read_load_time(own: Path) -> float:
+def _read_load_time(module_folder: Path) -> float:
     try:
-        return own.stat().st_mtime
+        return module_folder.stat().st_mtime
     except FileNotFoundError:  # another process has removed it
         return 0.0
 

@@ -19,11 +19,13 @@ class SharedColumns(Generic[Kind]):
         self.kinds: list[Kind] = []
         self.places: dict[str, tuple[int, ...]] = {}
         for name, kinds in streams.items():
-            taken: list[int] = []
+            used: list[int] = []
             for kind in kinds:
-                free = (at for at, there in enumerate(self.kinds) if there == kind and at not in taken)
-                place = next(free, len(self.kinds))
-                if place == len(self.kinds):
+                free = (
+                    index for index, shared_kind in enumerate(self.kinds) if shared_kind == kind and index not in used
+                )
+                position = next(free, len(self.kinds))
+                if position == len(self.kinds):
                     self.kinds.append(kind)
-                taken.append(place)
-            self.places[name] = tuple(taken)
+                used.append(position)
+            self.places[name] = tuple(used)

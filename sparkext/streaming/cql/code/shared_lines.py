@@ -18,8 +18,8 @@ def write_due_check(queue: Int64Literal, time: str, epsilons: str) -> list[str]:
 
 def write_pop_loop(queue: Int64Literal, stays: str, lines: Sequence[str]) -> list[str]:
     """Return the loop that pops records of a queue as `r`, up to the first record `f` for which `stays` is true."""
-    taken = [f"f = m[{queue}]", f"if f == 0 or {stays}:", "    break", f"r = pop(m, {queue})", *lines]
-    return ["while True:", *indent_lines(1, taken)]
+    body = [f"f = m[{queue}]", f"if f == 0 or {stays}:", "    break", f"r = pop(m, {queue})", *lines]
+    return ["while True:", *indent_lines(1, body)]
 
 
 def write_drain_loop(queue: Int64Literal, lines: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ class WindowLines:
         self.firing: list[str] = []
         self.expire: list[str] = []
         if read.window.kind in ("now", "range"):
-            (self._slides if read.window.slide else self._ends)()
+            (self._write_slides if read.window.slide else self._write_expiry)()
 
     def _write_insertion(self, row: str) -> str:
         return f"{self._into}({SHARED}, {Int64Literal(1)}, {row})"
@@ -39,42 +39,51 @@ class WindowLines:
             return self._add_counted(row, record)
         if not slide:
             return [f"append(m, {queue}, {record})", self._write_insertion(row)]
-        enters = [f"if t % {slide} == 0:", f"    append(m, {queue}, {record})", f"    {self._write_insertion(row)}"]
-        return [*enters, "else:", f"    append(m, {waiting}, {record})"]
+        insertion_lines = [
+            f"if t % {slide} == 0:",
+            f"    append(m, {queue}, {record})",
+            f"    {self._write_insertion(row)}",
+        ]
+        return [*insertion_lines, "else:", f"    append(m, {waiting}, {record})"]
 
     def _add_counted(self, row: str, record: str) -> list[str]:
         """Return the lines that add a row to a ROWS window, and remove the oldest rows that exceed it."""
         queue, waiting = self._queue, self._waiting
         amount, slide = self._window.amount, self._window.slide
         if not slide:
-            lines, part = self._part(row)
-            leaves = [f"if m[q + 2] == {amount}:", *indent_lines(1, ["r = pop(m, q)", *self._write_deletion()])]
-            return [*lines, f"q = {part}", *leaves, f"append(m, q, {record})", self._write_insertion(row)]
-        both = f"m[{queue + 2}] + m[{waiting + 2}] > {amount}"
-        leaves = [
-            f"while m[{queue}] != 0 and {both}:",
+            lines, part = self._find_part(row)
+            deletion_lines = [f"if m[q + 2] == {amount}:", *indent_lines(1, ["r = pop(m, q)", *self._write_deletion()])]
+            return [*lines, f"q = {part}", *deletion_lines, f"append(m, q, {record})", self._write_insertion(row)]
+        exceeds = f"m[{queue + 2}] + m[{waiting + 2}] > {amount}"
+        deletion_lines = [
+            f"while m[{queue}] != 0 and {exceeds}:",
             *indent_lines(1, [f"r = pop(m, {queue})", *self._write_deletion()]),
         ]
-        skipped = [f"while {both}:", f"    release_queued(m, pop(m, {waiting}), {self._width})"]
-        enters = [f"r = m[{waiting}]", "while r != 0:", f"    {self._write_insertion(f'r + {ROW}')}", "    r = m[r]"]
-        slides = [*leaves, *skipped, *enters, f"move_all(m, {waiting}, {queue})"]
-        return [f"append(m, {waiting}, {record})", f"if m[{waiting + 2}] == {slide}:", *indent_lines(1, slides)]
+        skip_lines = [f"while {exceeds}:", f"    release_queued(m, pop(m, {waiting}), {self._width})"]
+        insertion_lines = [
+            f"r = m[{waiting}]",
+            "while r != 0:",
+            f"    {self._write_insertion(f'r + {ROW}')}",
+            "    r = m[r]",
+        ]
+        slide_lines = [*deletion_lines, *skip_lines, *insertion_lines, f"move_all(m, {waiting}, {queue})"]
+        return [f"append(m, {waiting}, {record})", f"if m[{waiting + 2}] == {slide}:", *indent_lines(1, slide_lines)]
 
-    def _part(self, row: str) -> tuple[list[str], str]:
+    def _find_part(self, row: str) -> tuple[list[str], str]:
         """Return the lines that find the queue of a row's PARTITION BY group, and the name of this queue."""
-        places = self._window.partition
-        if not places:
+        columns = self._window.partition
+        if not columns:
             return [], f"{self._queue}"
-        key, table = self._layout.words(1 + len(places)), self._layout.table()
-        bits = " | ".join(f"((m[{row}] >> {place}) & 1) << {k}" for k, place in enumerate(places))
+        key, table = self._layout.words(1 + len(columns)), self._layout.table()
+        bits = " | ".join(f"((m[{row}] >> {column}) & 1) << {k}" for k, column in enumerate(columns))
         lines = [f"m[{key}] = {bits}"]
-        for k, place in enumerate(places):
-            word = f"m[{row} + {1 + place}]"
-            is_double = order_of(self._read.columns[place].type) == DOUBLE_ORDER
+        for k, column in enumerate(columns):
+            word = f"m[{row} + {1 + column}]"
+            is_double = order_of(self._read.columns[column].type) == DOUBLE_ORDER
             lines.append(f"m[{key + 1 + k}] = {f'normal({word})' if is_double else word}")
-        return lines, f"part_of(m, {table}, {key}, {Int64Literal(len(places))})"
+        return lines, f"part_of(m, {table}, {key}, {Int64Literal(len(columns))})"
 
-    def _ends(self) -> None:
+    def _write_expiry(self) -> None:
         """Write windows without a slide: rows leave when their time has passed."""
         end, epsilons = f"m[f + {TIME}] + {self._window.amount}", f"m[f + {EPSILONS}]"
         self.firing = write_due_check(self._queue, end, f"{epsilons} + 1")
@@ -82,7 +91,7 @@ class WindowLines:
             self._queue, f"{end} > t or ({end} == t and {epsilons} >= e)", self._write_deletion()
         )
 
-    def _slides(self) -> None:
+    def _write_slides(self) -> None:
         """Write windows with a slide: rows enter and leave at multiples of the slide."""
         amount, slide = self._window.amount, self._window.slide
         begin, end = f"-(-m[f + {TIME}] // {slide}) * {slide}", f"((m[f + {TIME}] + {amount}) // {slide} + 1) * {slide}"
@@ -91,7 +100,7 @@ class WindowLines:
             *write_due_check(self._queue, end, "np.int64(0)"),
         ]
         is_over = f"if m[r + {TIME}] < t // {slide} * {slide} - {amount}:"
-        enters = [f"    append(m, {self._queue}, r)", f"    {self._write_insertion(f'r + {ROW}')}"]
-        lines = [is_over, f"    release_queued(m, r, {self._width})", "else:", *enters]
-        leaving = write_pop_loop(self._queue, f"{end} > t", self._write_deletion())
-        self.expire = [*leaving, *write_pop_loop(self._waiting, f"{begin} > t", lines)]
+        insertion_lines = [f"    append(m, {self._queue}, r)", f"    {self._write_insertion(f'r + {ROW}')}"]
+        lines = [is_over, f"    release_queued(m, r, {self._width})", "else:", *insertion_lines]
+        deletion_loop = write_pop_loop(self._queue, f"{end} > t", self._write_deletion())
+        self.expire = [*deletion_loop, *write_pop_loop(self._waiting, f"{begin} > t", lines)]

@@ -37,9 +37,9 @@ def encode_column(column: pa.Array, kind: KeyType, texts: TextDictionary) -> Int
 def pack_null_bits(columns: list[pa.Array], rows: int) -> Int64Array:
     """Return null bits as int64[rows]: bit k is set if column k is null."""
     bits = np.zeros(rows, dtype=np.int64)
-    for place, column in enumerate(columns):
+    for bit, column in enumerate(columns):
         if column.null_count:
-            bits |= np.asarray(column.is_null()).astype(np.int64) << place
+            bits |= np.asarray(column.is_null()).astype(np.int64) << bit
     return freeze(bits)
 
 
@@ -49,8 +49,8 @@ def decode_column(
     """Return words as a column of an Arrow type."""
     name = column.type.name
     if name == "string":
-        found = texts.texts(words, kind)
-        return pc.if_else(pa.array(is_null), pa.scalar(None, kind), found) if is_null.any() else found
+        decoded = texts.texts(words, kind)
+        return pc.if_else(pa.array(is_null), pa.scalar(None, kind), decoded) if is_null.any() else decoded
     if name in ("float32", "float64"):
         values = words.view(np.float64).astype(np.float32 if name == "float32" else np.float64)
         return pa.array(values, kind, mask=is_null)
