@@ -104,7 +104,10 @@ def _check_times(resolved: ResolvedJoin, times: tuple[int, int], problems: list[
 def derive_stored_sides(
     left: StructType, right: StructType, resolved: ResolvedJoin, ties: int | None
 ) -> tuple[StoredSide, StoredSide]:
-    """Return how rows are stored: left rows until they are emitted, right rows while they may be the nearest."""
+    """Return the stored form of both sides.
+
+    Left rows are stored until they are emitted, right rows while they may be the nearest.
+    """
     as_of, rows = resolved.spec.as_of, arrow_schema(right)
     assert as_of is not None, "as it is an as-of join"
     tolerance = None if as_of.tolerance is None else int(as_of.tolerance)

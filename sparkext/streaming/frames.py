@@ -22,7 +22,7 @@ def name_column(number: int) -> str:
 
 
 def create_ticks(frame: DataFrame, time: str) -> DataFrame:
-    """Return no rows. The stateful operator in the plan makes Spark run a batch when the watermark has advanced."""
+    """Return no rows. The stateful operator in their plan makes Spark run a batch when the watermark has advanced."""
     from pyspark.sql import functions as F
 
     return frame.select(F.col(quote_name(time)).alias("time")).where(F.rand() < -1).dropDuplicates(["time"])

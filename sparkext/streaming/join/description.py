@@ -26,9 +26,9 @@ class StreamJoin(StreamOperator):
     """A join of two streams.
 
     - `sides`: the stored columns of both sides.
-    - `keys`: how the columns compared for equality determine buckets, None without such columns.
+    - `keys`: the partitionings of both sides by the columns compared for equality, None without such columns.
     - `specs`: the pipelines that look up left rows in the right side, and right rows in the left side. Column numbers
-      are those of `sides`.
+      refer to `sides`.
     - `outputs`: the side and column of each result column.
     - `how`: `inner`, `left` or `semi`. For the latter two, the hidden columns of the left row follow the output of
       `specs`.

@@ -1,4 +1,4 @@
-"""How long the rows of a stream match and are stored: the argument `retain`."""
+"""The argument `retain`: the time for which rows of a stream match and are stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def resolve_stored_sides(
     left: DataFrame, right: DataFrame, retain: Any, kind: str, has_time_column: bool, problems: list[str]
 ) -> tuple[StoredSide, StoredSide] | None:
-    """Return how the rows of both sides are stored, or None if `problems` got longer.
+    """Return the stored form of both sides, or None if `problems` got longer.
 
     `has_time_column`: whether the result has an event-time column.
     """

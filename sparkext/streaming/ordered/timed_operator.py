@@ -29,10 +29,10 @@ class TimedOperator:
 
     Its keys are the integers from 0 to `keys` - 1. They are stored in one column, which is also the order key.
 
-    `function` receives the rows of a key, its state as bytes (None before the first), the time up to which the input is
-    complete, and the maximum size of the state in bytes. It yields results in time order, none of them earlier than the
-    results of earlier calls. It returns the new state, or None if the state has not changed. `until`: the end of the
-    time range in µs, if the rows are not a stream.
+    `function` receives the rows of a key, its state as bytes (None before the first state), the time up to which the
+    input is complete, and the maximum size of the state in bytes. It yields results in time order, none of them earlier
+    than the results of earlier calls. It returns the new state, or None if the state has not changed. `until`: the end
+    of the time range in µs, if the rows are not a stream.
     """
 
     function: Callable[..., Generator[pa.Table, None, bytes | None]]

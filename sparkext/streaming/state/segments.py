@@ -33,7 +33,9 @@ class SegmentInfo:
     (None: no limit), and their bytes on disk.
     """
 
-    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"bytes": "how rows are compressed, and 0 before they are stored"}
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
+        "bytes": "depends on compression, and is 0 before rows are stored"
+    }
 
     rows: int = 0
     checksum: int = 0

@@ -264,7 +264,7 @@ class StreamState:
                 write_segment(self._locate_segment(side, run, fragment), stored.schema, rows.batches(), rows.info)
 
     def sweep(self, side: int, retained: int) -> None:
-        """Remove the parts of runs compacted `retained` batches ago: a query is reset by at most as many batches."""
+        """Remove the parts of runs compacted `retained` batches ago: a query is reset by at most `retained` batches."""
         for run in list_compactions_before(self.batch - retained):
             fragments = range(self.cuts.at(run.last).fragments(side))
             if all(self._exists(self._locate_segment(side, run, number)) for number in fragments):

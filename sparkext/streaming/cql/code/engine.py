@@ -53,7 +53,7 @@ class InputRows:
     """Input rows in the order of time: timestamps in µs, the index of each row's stream, and each stream's columns.
 
     The columns in `rows[stream]` have one value for each row of all streams; values in rows of other streams are
-    ignored. Streams may therefore share arrays of a type.
+    ignored. Streams may therefore share arrays of the same type.
     """
 
     times: Int64Array

@@ -1,8 +1,9 @@
 """Generates the loops over instants: one for each section, and one that schedules the sections.
 
-A section processes `batch` input rows, and all further rows of the last one's timestamp. Then the next section runs,
-and reads everything that the first has emitted (the hybrid of time splitting and heartbeats that `docs/papers.md` 2
-leaves open). A section that runs alone keeps its data in the CPU caches, and skips the instants at which it is idle.
+A section processes `batch` input rows, and all further rows with the timestamp of the last row. Then the next section
+runs, and reads all rows that the previous section has emitted (the hybrid of time splitting and heartbeats that
+`docs/papers.md` 2 leaves open). A section that runs alone keeps its data in the CPU caches, and skips the instants at
+which it is idle.
 """
 
 from __future__ import annotations
@@ -126,17 +127,17 @@ class SectionLines:
     def _rows_of_instant(self, serial: bool, now: str, after: str, steps: str) -> list[str]:
         """Return the lines that select the input rows of this instant, from `at` to `stop`, and count instants."""
         lines = []
-        new = ""
+        no_row_test = ""
         if self._has_rows:
-            new = " and stop == at"
-            own = f" and (e == 0 or e == {_LAST})" if serial else " and e == 0"
-            lines += ["stop = at", f"if at < rows and times[at] == t{own}:", "    stop += 1"]
+            no_row_test = " and stop == at"
+            instant_test = f" and (e == 0 or e == {_LAST})" if serial else " and e == 0"
+            lines += ["stop = at", f"if at < rows and times[at] == t{instant_test}:", "    stop += 1"]
             if serial:
                 lines.append(f"    e = {after} + 1 if t == {now} else np.int64(0)")
             else:
                 lines += ["    while stop < rows and times[stop] == t:", "        stop += 1"]
         exceeded = [f"if {steps} > limit:", "    return at, t, e, True"]
-        lines += [f"if t == {now}{new}:", f"    {steps} += 1", *indent_lines(1, exceeded)]
+        lines += [f"if t == {now}{no_row_test}:", f"    {steps} += 1", *indent_lines(1, exceeded)]
         return [*lines, "else:", f"    {steps} = 1", f"{now} = t", f"{after} = e"]
 
     def _pass_on_rows(self, name: str, buffer: Int64Literal) -> list[str]:
@@ -169,8 +170,8 @@ def write_run_loop(sections: int) -> list[str]:
     """Return the loop that schedules the sections until all have reached `until`.
 
     The last section that lags behind its predecessor runs first. Therefore at most the rows that the predecessor passes
-    on in one turn wait for it. `at`: see `create_positions`. `batch`: number of input rows per turn; it is extended to
-    all rows of the last one's timestamp.
+    on in one turn wait for it. `at`: see `create_positions`. `batch`: number of input rows per turn. A turn also
+    includes all further rows with the timestamp of its last row.
     """
     bound, stop = f"at[{PLACE_WORDS * sections}]", f"at[{PLACE_WORDS * sections + 1}]"
     bound_lines = [f"{bound} = until", f"{stop} += batch", f"if {stop} < rows:"]

@@ -389,17 +389,17 @@ class _Writer:
         Return the indentation depth of further code for these rows.
         """
         depth = self._write_conditions(1, writer, [test for test in plan.where if find_read_sources(test) <= {start}])
-        own, table, width = join.own(start), join.tables[start], Int64Literal(len(plan.inputs[start].columns))
-        hashes = [_spell_hash(writer, index.keys) for index in own]
+        indexes, table, width = join.own(start), join.tables[start], Int64Literal(len(plan.inputs[start].columns))
+        hashes = [_spell_hash(writer, index.keys) for index in indexes]
         self._put(depth, *writer.taken())
         at = join.row_at(start)
         self._put(depth, f"r = add_to_bag(m, {table}, w, a{start}, {width}, {at})", "if r > 0:")
-        for index, hashed in zip(own, hashes, strict=True):
+        for index, hashed in zip(indexes, hashes, strict=True):
             has_key = Int64Literal(bool(index.keys))
             self._put(depth + 1, f"chain(m, {index.header}, r, {index.field}, {hashed}, {has_key})")
-        self._put(depth + 1, *([] if own else ["pass"]))
+        self._put(depth + 1, *([] if indexes else ["pass"]))
         self._put(depth, "elif r < 0:")
-        self._put(depth + 1, *(f"unchain(m, {index.header}, -r, {index.field})" for index in own))
+        self._put(depth + 1, *(f"unchain(m, {index.header}, -r, {index.field})" for index in indexes))
         self._put(depth + 1, f"drop_from_bag(m, {table}, -r, {width}, {at})")
         return depth
 
@@ -455,9 +455,9 @@ class _Writer:
         rounds: list[str] = []
         for position, select in enumerate(query.selects()):
             name = f"{number}_s{position}"
-            own = [source for source, read in enumerate(select.inputs) if read.name == query.name]
+            own_sources = [source for source, read in enumerate(select.inputs) if read.name == query.name]
             join = JoinPlan(self._layout, select)
-            if not own:
+            if not own_sources:
                 join.index(0, ())
             self._function(f"{name}_row", f"{SHARED}, w, {_list_addresses(select)}")
             self._write_result(1, _create_input_writer(select, self._constants), select.outputs, sink)
@@ -469,7 +469,7 @@ class _Writer:
                 self._function(f"{name}_in{source}", f"{SHARED}, w, a{source}")
                 depth = self._write_storage(select, source, join, _create_input_writer(select, self._constants))
                 columns, at = Int64Literal(len(read.columns)), join.row_at(source)
-                if source in own:
+                if source in own_sources:
                     self._put(depth, f"{name}_match{source}({SHARED}, w, a{source})")
                     rounds.append(f"{name}_in{source}({SHARED}, {Int64Literal(1)}, r + {ROW})")
                     clears += [f"empty_chains(m, {index.header})" for index in join.own(source)]
@@ -485,7 +485,7 @@ class _Writer:
                     follows += write_drain_loop(inbox, [match_call, f"release_queued(m, r, {columns})"])
                     self._add_window(self._section_of[query.name], read, f"{name}_in{source}", expires, adds)
                 self._put(1, "return")
-            if not own:
+            if not own_sources:
                 index = join.index(0, ())
                 match_call = f"{name}_match0({SHARED}, {Int64Literal(1)}, b + {join.row_at(0)})"
                 lines = [

@@ -63,7 +63,7 @@ def _execute_source(name: str, text: str) -> ModuleType:
 
 
 def _open_cache_folder() -> Path:
-    """Return this user's private, persistent cache folder, or else one that Spark deletes with the executor."""
+    """Return this user's private, persistent cache folder, or else a folder that Spark deletes with the executor."""
     try:
         base = Path(
             numba.config.CACHE_DIR

@@ -1,4 +1,4 @@
-"""Generates the code of windows: how rows enter and leave them."""
+"""Generates the code by which rows enter and leave windows."""
 
 from __future__ import annotations
 

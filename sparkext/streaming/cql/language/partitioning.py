@@ -31,7 +31,7 @@ class GraphPartitioning:
 
 @dataclass(frozen=True)
 class PartitioningObstacle:
-    """The reason why a graph cannot be partitioned: a query in which rows of all keys meet, and how."""
+    """The reason why a graph cannot be partitioned: a query that combines rows of different keys."""
 
     query: str
     reason: str

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Position(NamedTuple):
-    """Where something begins in the text: line and column, both from 1."""
+    """The position at which a syntax element begins in the text: line and column, both from 1."""
 
     line: int
     column: int
