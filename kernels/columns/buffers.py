@@ -38,11 +38,13 @@ def fixed_width_dtype(arrow_type: pa.DataType) -> np.dtype[Any] | None:
 
 def view_values(array: pa.Array, dtype: npt.DTypeLike) -> AnyArray:
     """View the value buffer of a fixed-width Arrow array as read-only `dtype[n]`; values of nulls are undefined."""
-    wanted = np.dtype(dtype)
+    value_dtype = np.dtype(dtype)
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
-        return freeze(np.empty(0, dtype=wanted))
-    return freeze(np.frombuffer(buffer, dtype=wanted, count=len(array), offset=array.offset * wanted.itemsize))
+        return freeze(np.empty(0, dtype=value_dtype))
+    return freeze(
+        np.frombuffer(buffer, dtype=value_dtype, count=len(array), offset=array.offset * value_dtype.itemsize)
+    )
 
 
 def unpack_bitmap(array: pa.Array, buffer_index: int) -> UInt8Array:
@@ -109,9 +111,9 @@ def allocate_array(count: int, dtype: npt.DTypeLike) -> AnyArray:
     The pool retains freed pages. numpy's allocator returns large blocks to the system, which costs page faults for
     every output batch.
     """
-    wanted = np.dtype(dtype)
-    buffer = pa.allocate_buffer(count * wanted.itemsize)
-    return np.frombuffer(buffer, dtype=wanted, count=count) if count else np.empty(0, dtype=wanted)
+    value_dtype = np.dtype(dtype)
+    buffer = pa.allocate_buffer(count * value_dtype.itemsize)
+    return np.frombuffer(buffer, dtype=value_dtype, count=count) if count else np.empty(0, dtype=value_dtype)
 
 
 @kernel

@@ -1,7 +1,7 @@
 """Payload gather: the last step of a pipeline, which fetches the columns of the rows that passed all joins.
 
 Fixed-width and string columns are gathered by kernels, everything else (booleans, decimals, nested types) by Arrow's
-`take`. A row id of -1 stands for "no row" (an outer join's missing side) and becomes a null.
+`take`. A row id of -1 means "no row" (an outer join's missing side) and becomes a null.
 """
 
 from __future__ import annotations

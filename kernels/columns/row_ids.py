@@ -1,4 +1,4 @@
-"""Row ids: positions of rows in a build side or a morsel. -1 stands for "no row".
+"""Row ids: positions of rows in a build side or a morsel. -1 means "no row".
 
 They are most of the data that joins pass on, and every gather reads them in addition to the payload. So they are four
 bytes wide whenever that is enough: gathering a column takes 0.6 to 0.8 times as long as with eight-byte ids.

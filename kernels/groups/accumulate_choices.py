@@ -1,6 +1,6 @@
 """first and last: each group stores the value of one of its rows, of any type.
 
-place of group     stored values: pieces of morsels, in order
+position by group  stored values: pieces of morsels, in order
 ┌───┬───┬────┐     ┌───┬───┐ ┌───┐
 │ 2 │ 0 │ -1 │     │ a │ x │ │ b │          x is stale: its group has a newer value, b (last only)
 └───┴───┴────┘     └───┴───┘ └───┘
@@ -31,11 +31,11 @@ class ChoiceAccumulator(Accumulator):
         self._is_last = function == "last"
         self._ignore_nulls = ignore_nulls
         # Pieces of strings are concatenated; the result may exceed 32-bit offsets.
-        self._kept_type = large_type(value_type) if is_var(value_type) else value_type
-        self._places = np.full(0, -1, dtype=np.int64)
+        self._stored_type = large_type(value_type) if is_var(value_type) else value_type
+        self._positions = np.full(0, -1, dtype=np.int64)
         self._pieces: list[pa.Array] = []
-        self._kept = 0
-        self._held = 0
+        self._stored_count = 0
+        self._live_count = 0
 
     @property
     def nbytes(self) -> int:
@@ -43,38 +43,38 @@ class ChoiceAccumulator(Accumulator):
         return super().nbytes + sum(piece.nbytes for piece in self._pieces)
 
     def _add(self, rows: GroupRows, values: pa.Array) -> None:
-        self._places = grow_array(self._places, rows.groups, fill=-1)
+        self._positions = grow_array(self._positions, rows.groups, fill=-1)
         mask = rows.mask if self._ignore_nulls else rows.mask[:0]
-        chosen = np.empty(min(rows.rows, self._places.size), dtype=np.int64)
-        count, fresh = _choose(self._is_last, rows.all_numbers, mask, self._kept, self._places, chosen)
+        chosen = np.empty(min(rows.rows, self._positions.size), dtype=np.int64)
+        count, fresh = _choose(self._is_last, rows.all_numbers, mask, self._stored_count, self._positions, chosen)
         if count:
             piece = values.take(pa.array(chosen[:count]))
-            self._pieces.append(piece.cast(self._kept_type))
-            self._kept += count
-            self._held += fresh
-            if len(self._pieces) > _MOST_PIECES or self._kept > 2 * self._held:
+            self._pieces.append(piece.cast(self._stored_type))
+            self._stored_count += count
+            self._live_count += fresh
+            if len(self._pieces) > _MOST_PIECES or self._stored_count > 2 * self._live_count:
                 self._sweep()
 
     def _sweep(self) -> None:
         """Concatenate the pieces, without stale values."""
         values = pa.concat_arrays(self._pieces)
-        if self._kept > self._held:
-            held = np.flatnonzero(self._places >= 0)
-            values = values.take(pa.array(self._places[held]))
-            self._places[held] = np.arange(held.size)
+        if self._stored_count > self._live_count:
+            groups = np.flatnonzero(self._positions >= 0)
+            values = values.take(pa.array(self._positions[groups]))
+            self._positions[groups] = np.arange(groups.size)
         self._pieces = [values]
-        self._kept = self._held
+        self._stored_count = self._live_count
 
     def states(self, start: int, stop: int) -> list[pa.Array]:
         """See `Accumulator`."""
-        self._places = grow_array(self._places, stop, fill=-1)
-        places = self._places[start:stop]
-        chosen = pa.array(places, mask=places < 0)
-        pieces = self._pieces or [pa.array([], self._kept_type)]
+        self._positions = grow_array(self._positions, stop, fill=-1)
+        positions = self._positions[start:stop]
+        chosen = pa.array(positions, mask=positions < 0)
+        pieces = self._pieces or [pa.array([], self._stored_type)]
         if len(pieces) > 1:
             self._sweep()
             return self.states(start, stop)
-        return [pieces[0].take(chosen).cast(self.value_type), bool_array((places >= 0).view(np.uint8))]
+        return [pieces[0].take(chosen).cast(self.value_type), bool_array((positions >= 0).view(np.uint8))]
 
 
 @kernel

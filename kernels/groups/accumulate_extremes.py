@@ -84,7 +84,7 @@ class LongDecimalExtremeAccumulator(Accumulator):
 
 @inlined
 def _is_zero(word: np.int64) -> bool:
-    """Return whether the word of a float stands for 0.0 or -0.0."""
+    """Return whether the word of a float represents 0.0 or -0.0."""
     return word == 0 or word == -1
 
 

@@ -70,11 +70,11 @@ class TextExtremeAccumulator(Accumulator):
 
     def _sweep(self, more: int) -> None:
         """Reserve `more` bytes: drop stale bytes if they are more than half of all, else grow the buffer."""
-        held = int(np.maximum(self._lengths, 0).sum())
-        if self._used > 2 * held + _LEAST_SWEPT:
-            swept = np.empty(2 * held + more, dtype=np.uint8)
-            self._used = _copy_values(self._starts, self._lengths, freeze(self._bytes), swept)
-            self._bytes = swept
+        live_bytes = int(np.maximum(self._lengths, 0).sum())
+        if self._used > 2 * live_bytes + _LEAST_SWEPT:
+            buffer = np.empty(2 * live_bytes + more, dtype=np.uint8)
+            self._used = _copy_values(self._starts, self._lengths, freeze(self._bytes), buffer)
+            self._bytes = buffer
         else:
             self._bytes = grow_array(self._bytes, self._used + more)
 

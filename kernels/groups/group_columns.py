@@ -81,9 +81,9 @@ class FixedColumn:
 
     def __init__(self, arrow_type: pa.DataType) -> None:
         self._type = arrow_type
-        self._wide = word_bits(arrow_type) is None
+        self._is_wide = word_bits(arrow_type) is None
         self._count = 0
-        self._words = [np.empty(0, dtype=np.int64) for _ in range(1 + self._wide)]
+        self._words = [np.empty(0, dtype=np.int64) for _ in range(1 + self._is_wide)]
         self._valid: UInt8Array | None = None
 
     @property
@@ -97,7 +97,7 @@ class FixedColumn:
             column = pa.nulls(len(column), self._type)
         valid = unpack_validity(column)
         mask = NO_MASK if valid is None else valid
-        if not self._wide:
+        if not self._is_wide:
             return [Field(column_words(column), mask)], False
         halves = decimal_halves(column)
         return [Field(freeze(halves[:, half].copy()), mask) for half in (1, 0)], False
@@ -124,7 +124,7 @@ class FixedColumn:
     def keys(self, start: int, stop: int) -> pa.Array:
         """See `KeyColumn`."""
         mask = None if self._valid is None else self._valid[start:stop]
-        if self._wide:
+        if self._is_wide:
             high, low = (words[start:stop] for words in self._words)
             return decimal_array(low, high, self._type, mask)
         return words_array(self._words[0][start:stop], self._type, mask)

@@ -119,12 +119,12 @@ class KeyLayout:
                 packed.append(fields[digits[0].field].words)
                 continue
             word = allocate_array(fields[0].words.size, np.int64)
-            for place, digit in enumerate(digits):
+            for position, digit in enumerate(digits):
                 words, mask = fields[digit.field]
                 low, most = np.int64(digit.low), np.uint64(digit.radix - 1)
                 if digit.flag:
-                    _pack_flag(mask, place == 0, word)
-                elif not _pack_word(words, mask, low, most, digit.nullable, place == 0, word):
+                    _pack_flag(mask, position == 0, word)
+                elif not _pack_word(words, mask, low, most, digit.nullable, position == 0, word):
                     return None
             packed.append(freeze(word))
         return packed

@@ -62,8 +62,8 @@ class SeenGroups(HeldArrays):
     def flags(self, start: int, stop: int) -> UInt8Array:
         """Return uint8[stop - start]: 1 for each of these groups that has had a value."""
         flags = np.zeros(stop - start, dtype=np.uint8)
-        known = self._flags[start:stop]
-        flags[: known.size] = known
+        stored = self._flags[start:stop]
+        flags[: stored.size] = stored
         flags[: max(0, self._complete - start)] = 1
         return flags
 

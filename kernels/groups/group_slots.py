@@ -45,13 +45,19 @@ class Slots(Protocol):
         """Bytes held."""
 
     def number(
-        self, words: Sequence[Int64Array], start: int, count: int, numbers: Int32Array, fresh: Int32Array, known: int
+        self,
+        words: Sequence[Int64Array],
+        start: int,
+        count: int,
+        numbers: Int32Array,
+        fresh: Int32Array,
+        first_fresh: int,
     ) -> tuple[int, int]:
         """Write numbers[start:], the group ids of the rows. `words` are int64[n] for each word of a key.
 
-        `count` groups are in the table. New groups get the next ids; fresh[id - known] is the first row of each, so
-        `known` is the id that fresh[0] belongs to. Return (first row without an id, because its group does not fit the
-        table; number of groups).
+        `count` groups are in the table. New groups get the next ids. `first_fresh` is the id of the group whose first
+        row is fresh[0], so fresh[id - first_fresh] is the first row of each new group. Return (first row without an id,
+        because its group does not fit the table; number of groups).
         """
 
 
@@ -76,10 +82,16 @@ class DenseSlots:
         return self._groups.nbytes
 
     def number(
-        self, words: Sequence[Int64Array], start: int, count: int, numbers: Int32Array, fresh: Int32Array, known: int
+        self,
+        words: Sequence[Int64Array],
+        start: int,
+        count: int,
+        numbers: Int32Array,
+        fresh: Int32Array,
+        first_fresh: int,
     ) -> tuple[int, int]:
         """See `Slots`. Words outside of the range do not fit."""
-        return _number_dense(words[0], start, self._low, self._groups, count, numbers, fresh, known)
+        return _number_dense(words[0], start, self._low, self._groups, count, numbers, fresh, first_fresh)
 
 
 class HashSlots:
@@ -106,8 +118,8 @@ class HashSlots:
 
     def entries(self) -> tuple[Int64Array, Int64Array]:
         """Return the words of one-word keys, and the group + 1 of each."""
-        taken = np.flatnonzero(self._table[1::2])
-        return self._table[2 * taken], self._table[2 * taken + 1]
+        slots = np.flatnonzero(self._table[1::2])
+        return self._table[2 * slots], self._table[2 * slots + 1]
 
     def grow(self) -> None:
         """Double the slots."""
@@ -119,25 +131,31 @@ class HashSlots:
             _move_keys(entries, self._width, self._stride, self._table, self._shift, self._mask)
 
     def number(
-        self, words: Sequence[Int64Array], start: int, count: int, numbers: Int32Array, fresh: Int32Array, known: int
+        self,
+        words: Sequence[Int64Array],
+        start: int,
+        count: int,
+        numbers: Int32Array,
+        fresh: Int32Array,
+        first_fresh: int,
     ) -> tuple[int, int]:
         """See `Slots`. A new group does not fit if the slots have to grow."""
-        far = self._table.nbytes > _CACHED_BYTES
+        exceeds_cache = self._table.nbytes > _CACHED_BYTES
         limit = most_groups(self._slots)
         if self._width == 1:
             return _number_words(
-                *(words[0], start, self._table, self._shift, self._mask, far),
-                *(count, limit, numbers, fresh, known),
+                *(words[0], start, self._table, self._shift, self._mask, exceeds_cache),
+                *(count, limit, numbers, fresh, first_fresh),
             )
         if self._width == 2:
             return _number_pairs(
-                *(words[0], words[1], start, self._table, self._shift, self._mask, far),
-                *(count, limit, numbers, fresh, known),
+                *(words[0], words[1], start, self._table, self._shift, self._mask, exceeds_cache),
+                *(count, limit, numbers, fresh, first_fresh),
             )
         rows = freeze(np.stack(words, axis=1).reshape(-1))
         return _number_keys(
-            *(rows, start, self._width, self._stride, self._table, self._shift, self._mask, far),
-            *(count, limit, numbers, fresh, known),
+            *(rows, start, self._width, self._stride, self._table, self._shift, self._mask, exceeds_cache),
+            *(count, limit, numbers, fresh, first_fresh),
         )
 
 

@@ -113,18 +113,18 @@ class GroupTable:
 
     def _number(self, encoded: Sequence[Sequence[Field]], numbers: Int32Array) -> None:
         """Write the group id of every row, and store the words of new groups."""
-        fields = [field for of_column in encoded for field in of_column]
+        fields = [field for column_fields in encoded for field in column_fields]
         words = None if self._slots is None or self._layout is None else self._layout.pack(fields)
         if words is None:
             words = self._arrange(fields)
-        fresh, known, row = allocate_array(numbers.size, np.int32), self._count, 0
+        fresh, first_fresh, row = allocate_array(numbers.size, np.int32), self._count, 0
         while True:
             assert self._slots is not None and self._layout is not None
-            row, self._count = self._slots.number(words, row, self._count, numbers, fresh, known)
-            if self._count > known and (row == numbers.size or isinstance(self._slots, DenseSlots)):
-                for column, of_column in zip(self._columns, encoded, strict=True):
-                    column.remember(of_column, fresh[: self._count - known])
-                known = self._count
+            row, self._count = self._slots.number(words, row, self._count, numbers, fresh, first_fresh)
+            if self._count > first_fresh and (row == numbers.size or isinstance(self._slots, DenseSlots)):
+                for column, column_fields in zip(self._columns, encoded, strict=True):
+                    column.remember(column_fields, fresh[: self._count - first_fresh])
+                first_fresh = self._count
             if row == numbers.size:
                 return
             if isinstance(self._slots, HashSlots):
@@ -135,14 +135,14 @@ class GroupTable:
     def _arrange(self, fields: Sequence[Field]) -> list[Int64Array]:
         """Extend the layout to these words, insert all groups into new slots, and return the packed words."""
         layout = self._layout or KeyLayout(len(fields))
-        known = self._read_fields()
+        group_fields = self._read_fields()
         if self._count:  # unchanged words of groups may exceed the ranges of the layout
-            layout.cover(known)
+            layout.cover(group_fields)
         layout.cover(fields)
         self._layout, self._slots = layout, self._new_slots(layout, self._count)
         if self._count:
             numbers, fresh = np.empty((2, self._count), dtype=np.int32)
-            self._slots.number(_pack_fields(layout, known), 0, 0, numbers, fresh, 0)
+            self._slots.number(_pack_fields(layout, group_fields), 0, 0, numbers, fresh, 0)
         return _pack_fields(layout, fields)
 
     def _read_fields(self) -> list[Field]:

@@ -36,8 +36,8 @@ class AllRowsIndex(ArrayIndex):
     def lookup(self, keys: NormalisedKeys) -> Matches:
         """Return the full range for each of `keys.length` probe rows."""
         n = keys.length
-        found = self.build_rows > 0
+        has_rows = self.build_rows > 0
         dtype = row_id_dtype(self.build_rows)
-        first = np.full(n, 0 if found else -1, dtype=dtype)
+        first = np.full(n, 0 if has_rows else -1, dtype=dtype)
         counts = np.full(n, self.build_rows, dtype=dtype)
-        return Matches(freeze(first), freeze(counts), None, n if found else 0, n * self.build_rows)
+        return Matches(freeze(first), freeze(counts), None, n if has_rows else 0, n * self.build_rows)

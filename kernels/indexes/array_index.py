@@ -19,13 +19,13 @@ class ArrayIndex:
     @property
     def arrays(self) -> dict[str, AnyArray]:
         """The flat arrays of the index, by name; the names of byte strings are followed by `.offsets` and `.data`."""
-        found: dict[str, AnyArray] = {}
+        arrays_by_name: dict[str, AnyArray] = {}
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
-                found[name] = value
+                arrays_by_name[name] = value
             elif isinstance(value, VarBytes):
-                found |= {f"{name}.{part}": array for part, array in value._asdict().items()}
-        return found
+                arrays_by_name |= {f"{name}.{part}": array for part, array in value._asdict().items()}
+        return arrays_by_name
 
     @property
     def attributes(self) -> dict[str, int]:

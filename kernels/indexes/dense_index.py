@@ -8,7 +8,7 @@
     └───┴───┴────┴───┘                   └───┴───┴───┴───┘        └───┴───┴───┘
 
 It pays if the key range is a small multiple of the row count (surrogate keys, dates): a slot costs four bytes, and keys
-that arrive in order are looked up in memory order, whereas a hash would scatter them.
+in ascending order are looked up in memory order, whereas a hash would scatter them.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def build_dense_index(keys: NormalisedKeys, minimum: int, maximum: int, wide: bo
     if _place_unique(keys.words, keys.mask, np.int64(minimum), slots):
         return DenseIndex(freeze(slots), None, minimum)
     starts = np.zeros(span + 1, dtype=dtype)
-    kept = _count_slots(keys.words, keys.mask, np.int64(minimum), starts)
-    rows = allocate_array(kept, dtype)
+    count = _count_slots(keys.words, keys.mask, np.int64(minimum), starts)
+    rows = allocate_array(count, dtype)
     _place_ranges(keys.words, keys.mask, np.int64(minimum), starts, rows)
     return DenseIndex(freeze(starts), freeze(rows), minimum)
 

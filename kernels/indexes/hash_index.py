@@ -124,17 +124,17 @@ def build_hash_index(keys: NormalisedKeys, hash_mask: int = FULL_MASK, wide: boo
     words = keys.words if keys.words is not None else hash_rows(_rows_of(keys), hash_mask)
     mask = np.uint64(hash_mask)
     pairs = _partition(words, keys.mask, mask)
-    kept = pairs.size // 2
+    count = pairs.size // 2
     bits = _choose_table_bits(pairs, mask)
     homes = np.zeros((1 << bits) + 1, dtype=np.int64)
     _count_homes(pairs, 64 - bits, mask, homes)
-    sorted_keys = np.empty(2 * kept, dtype=np.int64)
+    sorted_keys = np.empty(2 * count, dtype=np.int64)
     _scatter(pairs, 64 - bits, mask, homes, sorted_keys)
-    boundary = np.empty(kept, dtype=np.uint8)
+    boundary = np.empty(count, dtype=np.uint8)
     groups = _order_homes(homes, sorted_keys, boundary)
     if keys.rows is not None:
         groups = _split_collisions(keys.rows.offsets, keys.rows.data, sorted_keys, boundary)
-    unique = groups == kept
+    unique = groups == count
     # Large enough even if all keys are placed after the last home slot. Unused slots cost no memory, and are cut off.
     table = np.zeros(2 * ((1 << bits) + groups + 1), dtype=np.uint64)
     used = _place(homes, sorted_keys, boundary, mask, unique, table)
@@ -149,8 +149,8 @@ def _partition(words: Int64Array, valid: UInt8Array, mask: np.uint64) -> Int64Ar
     """Return (word, row) of every valid key, interleaved, ordered by the top bits of the hash, then by row."""
     bits = min(max(math.ceil(math.log2(max(words.size, 1) / _PARTITION_ROWS)), 0), _MAX_PARTITION_BITS)
     ends = np.zeros((1 << bits) + 1, dtype=np.int64)
-    kept = _count_partitions(words, valid, bits, mask, ends)
-    pairs = np.empty(2 * kept, dtype=np.int64)
+    count = _count_partitions(words, valid, bits, mask, ends)
+    pairs = np.empty(2 * count, dtype=np.int64)
     _fill_partitions(words, valid, bits, mask, ends, pairs)
     return freeze(pairs)
 

@@ -133,12 +133,12 @@ def _probe_dtype(matches: Matches) -> np.dtype[Any]:
     return row_id_dtype(matches.first.size, wide=matches.first.dtype == np.int64)
 
 
-def _probe_membership(matches: Matches, wanted: bool, cursor: Cursor, size: int) -> tuple[Pairs, Cursor]:
+def _probe_membership(matches: Matches, with_match: bool, cursor: Cursor, size: int) -> tuple[Pairs, Cursor]:
     n = matches.first.size
     if size == n and cursor == START:
         return Pairs(n, None, None), Cursor(n, 0)
     probe_rows = np.empty(size, dtype=_probe_dtype(matches))
-    row = _fill_members(matches.first, wanted, cursor.row, probe_rows)
+    row = _fill_members(matches.first, with_match, cursor.row, probe_rows)
     return Pairs(size, probe_rows, None), Cursor(row, 0)
 
 

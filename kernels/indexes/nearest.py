@@ -46,33 +46,33 @@ def find_nearest(index: RangeIndex, keys: NearestKeys) -> Matches:
     Direction `nearest` and a tolerance require values that have distances: no strings, and at most 64 bits.
     """
     equal = "=" if keys.exact else ""
-    found: RowIds | None = None
+    entries: RowIds | None = None
     if keys.direction in ("backward", "nearest"):
-        found = _find_end(index, keys, f"<{equal}", last=True)
+        entries = _find_end(index, keys, f"<{equal}", last=True)
     if keys.direction in ("forward", "nearest"):
-        after = _find_end(index, keys, f">{equal}", last=False)
-        if found is None:
-            found = after
+        forward = _find_end(index, keys, f">{equal}", last=False)
+        if entries is None:
+            entries = forward
         else:
-            _take_nearer(index.words, column_words(keys.values), _has_doubles(keys.values), freeze(after), found)
-    assert found is not None, f"unknown direction {keys.direction}"
+            _take_nearer(index.words, column_words(keys.values), _has_doubles(keys.values), freeze(forward), entries)
+    assert entries is not None, f"unknown direction {keys.direction}"
     if keys.tolerance is not None:
         words, doubles = column_words(keys.values), _has_doubles(keys.values)
         if doubles:
-            _drop_distant_doubles(index.words, words, float(keys.tolerance), found)
+            _drop_distant_doubles(index.words, words, float(keys.tolerance), entries)
         else:
-            _drop_distant(index.words, words, np.uint64(min(max(int(keys.tolerance), 0), 2**64 - 1)), found)
-    matched = int(np.count_nonzero(found >= 0))
-    return Matches(freeze(found), None, index.rows, matched, matched)
+            _drop_distant(index.words, words, np.uint64(min(max(int(keys.tolerance), 0), 2**64 - 1)), entries)
+    matched = int(np.count_nonzero(entries >= 0))
+    return Matches(freeze(entries), None, index.rows, matched, matched)
 
 
 def _find_end(index: RangeIndex, keys: NearestKeys, op: str, last: bool) -> RowIds:
     """Return the last or the first entry of every probe row's range, or -1."""
     matches = index.lookup(RangeKeys(keys.equal, [[Bound(op, keys.values)]]))
     assert isinstance(matches, Matches) and matches.counts is not None
-    picked: RowIds = matches.first + matches.counts - 1 if last else matches.first.copy()
-    picked[matches.first < 0] = -1
-    return picked
+    entries: RowIds = matches.first + matches.counts - 1 if last else matches.first.copy()
+    entries[matches.first < 0] = -1
+    return entries
 
 
 def _has_doubles(values: pa.Array) -> bool:

@@ -148,7 +148,7 @@ class PairTest:
         if self._try_block(probe, first, build, start, verdicts, counts):
             tested = _select_verdicts(verdicts, build, start, counts.size)
             for row, build_row in zip(*np.nonzero(tested & FAILED), strict=True):
-                tested[row, build_row] = self._decided(probe, first + row, build, start + build_row)
+                tested[row, build_row] = self._decide_pair(probe, first + row, build, start + build_row)
             counts[:] = (tested & HIT).sum(axis=1)
 
     def block_until_hit(
@@ -181,7 +181,7 @@ class PairTest:
             hits[rows, build_rows] = is_hit(first + rows, start + build_rows)
         for row, build_row in zip(*np.nonzero(tested & FAILED), strict=True):
             if not hits[row, :build_row].any():
-                hit = self._decided(probe, first + row, build, start + build_row)
+                hit = self._decide_pair(probe, first + row, build, start + build_row)
                 if hit and is_hit is not None:
                     hit = bool(is_hit(np.array([first + row]), np.array([start + build_row]))[0])
                 hits[row, build_row] = hit
@@ -215,10 +215,10 @@ class PairTest:
                 first_hits[-1] = -1
                 failing = failing[failing < first_hits[until_hit[failing]]]
             for row in failing:
-                verdicts[row] = self._decided(probe, int(row), build, int(row))
+                verdicts[row] = self._decide_pair(probe, int(row), build, int(row))
         return verdicts
 
-    def _decided(self, probe: Columns, row: int, build: Columns, build_row: int) -> bool:
+    def _decide_pair(self, probe: Columns, row: int, build: Columns, build_row: int) -> bool:
         return self._decide([array[row] for array in probe], [array[build_row] for array in build])
 
 
@@ -257,11 +257,11 @@ class NestedLoop:
                     columns, block, self.build_columns, start, verdicts, counts[: rows.size], is_hit
                 )
                 rows[:] = counts[: rows.size]
-            found = hits > 0
-            matched = remaining[found]
+            has_match = hits > 0
+            matched = remaining[has_match]
             first[matched if self.probe_rows is None else self.probe_rows[matched]] = 0
-            remaining = remaining[~found]
-            columns = tuple(freeze(column[~found]) for column in columns)
+            remaining = remaining[~has_match]
+            columns = tuple(freeze(column[~has_match]) for column in columns)
         matched_rows = int(np.count_nonzero(first == 0))
         return Matches(freeze(first), None, None, matched_rows, matched_rows)
 
@@ -289,22 +289,24 @@ class NestedLoop:
         build_rows = np.empty(budget, dtype=row_id_dtype(self.build_side_rows))
         verdicts, counts = _allocate_scratch()
         produced, row = 0, cursor.row
-        tile, given = divmod(cursor.offset, BLOCK * TILE)
+        tile, emitted = divmod(cursor.offset, BLOCK * TILE)
         length, build_length = self.probe_columns[0].size, self.build_columns[0].size
         while row < length:
             block = counts[: min(BLOCK, length - row)]
             for start in range(tile * TILE, build_length, TILE):
                 self.test.block(self.probe_columns, row, self.build_columns, start, verdicts, block)
                 hits = int(block.sum())
-                before = produced
-                if hits > given:
+                count_before = produced
+                if hits > emitted:
                     width = min(TILE, build_length - start)
-                    produced = _write_hits(verdicts, block, width, row, start, given, produced, probe_rows, build_rows)
-                    given += produced - before
-                if given < hits:
-                    cursor = Cursor(row, start // TILE * (BLOCK * TILE) + given)
+                    produced = _write_hits(
+                        verdicts, block, width, row, start, emitted, produced, probe_rows, build_rows
+                    )
+                    emitted += produced - count_before
+                if emitted < hits:
+                    cursor = Cursor(row, start // TILE * (BLOCK * TILE) + emitted)
                     return self._pairs(probe_rows, build_rows, produced), cursor, False
-                given = 0
+                emitted = 0
             row, tile = row + block.size, 0
         return self._pairs(probe_rows, build_rows, produced), Cursor(self.morsel_rows, 0), True
 

@@ -132,8 +132,8 @@ def _find_starts(boundary: UInt8Array, groups: int) -> Int64Array:
 
 def _sort_bytes(source: VarBytes, valid_rows: Int64Array) -> Int64Array:
     """Return the rows ordered by their bytes, ties by row."""
-    picked = as_binary(source).take(pa.array(valid_rows))
-    order = pc.array_sort_indices(picked).to_numpy()
+    valid_bytes = as_binary(source).take(pa.array(valid_rows))
+    order = pc.array_sort_indices(valid_bytes).to_numpy()
     return valid_rows[order]
 
 

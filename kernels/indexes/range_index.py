@@ -93,8 +93,8 @@ class Candidates:
             self.first, self.counts, self.least, self.most, maxima.words, maxima.levels, maxima.prefix, first
         )
         if self.order is not None:
-            found, first = first, np.empty_like(first)
-            first[self.order] = found
+            ordered_first, first = first, np.empty_like(first)
+            first[self.order] = ordered_first
         return Matches(freeze(first), None, None, matched, matched)
 
     def probe(self, how: str, cursor: Cursor, budget: int) -> tuple[Pairs, Cursor, bool]:
@@ -199,41 +199,43 @@ class RangeIndex:
     def lookup(self, keys: RangeKeys) -> Matches | Candidates:
         """Return the matches of every probe row. A row with a null in a compared value matches nothing."""
         first, counts = self._ranges(keys.equal)
-        wanted = [
+        intervals = [
             intersect_bounds(bounds, ranked, keys.equal.length)
             for bounds, ranked in zip(keys.bounds, self.ranked, strict=True)
         ]
         order = None
         if self.maxima is not None and isinstance(self.groups, AllRowsIndex):
-            order = _find_ascending_order(wanted[0])
-            wanted = wanted if order is None else [each.picked(order) for each in wanted]
-        matched, pairs = self._narrowed(first, counts, wanted)
+            order = _find_ascending_order(intervals[0])
+            intervals = (
+                intervals if order is None else [column_intervals.picked(order) for column_intervals in intervals]
+            )
+        matched, pairs = self._narrow(first, counts, intervals)
         if self.maxima is None:
             return Matches(freeze(first), freeze(counts), self.rows, matched, pairs)
-        least, most = wanted[1].low, wanted[1].high
+        least, most = intervals[1].low, intervals[1].high
         if self.inverted:
             least, most = freeze(~most), freeze(~least)
-        bounded = wanted[1].lower if self.inverted else wanted[1].upper
+        bounded = intervals[1].lower if self.inverted else intervals[1].upper
         return Candidates(freeze(first), freeze(counts), self.rows, least, most, bounded, self.maxima, order)
 
     def _ranges(self, equal: NormalisedKeys) -> tuple[RowIds, RowIds]:
         """Return the group of each probe row as a range of entries (first, counts), in new arrays."""
-        found = self.groups.lookup(equal)
-        counts = found.first >= 0 if found.counts is None else found.counts
-        dtype = found.first.dtype if self.rows is None else self.rows.dtype
-        return found.first.astype(dtype), counts.astype(dtype)
+        matches = self.groups.lookup(equal)
+        counts = matches.first >= 0 if matches.counts is None else matches.counts
+        dtype = matches.first.dtype if self.rows is None else self.rows.dtype
+        return matches.first.astype(dtype), counts.astype(dtype)
 
-    def _narrowed(self, first: RowIds, counts: RowIds, wanted: Sequence[Intervals]) -> tuple[int, int]:
+    def _narrow(self, first: RowIds, counts: RowIds, intervals: Sequence[Intervals]) -> tuple[int, int]:
         """Narrow each range to the entries whose word is in the interval of the first compared column.
 
         Return (rows with a range, entries of all ranges).
         """
-        interval = wanted[0]
+        interval = intervals[0]
         if interval.lower:
             _narrow_to_limits(self.words, interval.low, first, counts, True)
         if interval.upper:
             _narrow_to_limits(self.words, interval.high, first, counts, False)
-        valid = [each.valid for each in wanted if each.valid is not None]
+        valid = [column_intervals.valid for column_intervals in intervals if column_intervals.valid is not None]
         mask = NO_MASK if not valid else freeze(np.bitwise_and.reduce(valid))
         return _settle(mask, first, counts)
 
@@ -266,12 +268,12 @@ def build_range_index(
     if len(bounds) > 1:
         seconds = bounds[1].words if rows is None else freeze(_pick_words(bounds[1].words, rows, threads))
         second = BlockMaxima.over(freeze(~seconds) if inverted else seconds)
-    own = None if rows is not None and rows.size == bounds[0].words.size and _is_identity(rows) else rows
+    entry_rows = None if rows is not None and rows.size == bounds[0].words.size and _is_identity(rows) else rows
     if groups.rows is not None:
         # In a dense or hash index, `rows` of None would mean that no key repeats. An ordered index of unique keys would
         # translate its entries by `rows`.
         groups = replace(groups, rows=None if isinstance(groups, OrderedIndex) else rows)  # type: ignore[type-var]
-    return RangeIndex(groups, words, second, inverted, tuple(bound.ranked for bound in bounds), own)
+    return RangeIndex(groups, words, second, inverted, tuple(bound.ranked for bound in bounds), entry_rows)
 
 
 def _sort_in_groups(
@@ -284,15 +286,15 @@ def _sort_in_groups(
     rows = groups.rows
     if present is not None:
         rows = present if rows is None else freeze(present[rows])
-    picked = None if rows is None else _pick_words(words, rows, threads)
+    entry_words = None if rows is None else _pick_words(words, rows, threads)
     starts = groups.starts
     if starts is None:
-        return (words if picked is None else freeze(picked)), rows
+        return (words if entry_words is None else freeze(entry_words)), rows
     if rows is None:
         rows = freeze(np.arange(words.size, dtype=dtype))
     if isinstance(groups, AllRowsIndex):
-        return sort_words(words if picked is None else freeze(picked), rows, threads)
-    own_words, own_rows = words.copy() if picked is None else picked, allocate_array(rows.size, dtype)
+        return sort_words(words if entry_words is None else freeze(entry_words), rows, threads)
+    own_words, own_rows = words.copy() if entry_words is None else entry_words, allocate_array(rows.size, dtype)
     own_rows[:] = rows
     sort_segments(own_words, own_rows, starts, threads)
     return freeze(own_words), freeze(own_rows)

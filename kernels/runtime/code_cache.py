@@ -41,6 +41,6 @@ def cached(compiled: Any) -> Any:
 
 def check_code_cache() -> None:
     """Raise the error that kernels would raise on import. numba is imported only if the package is not writable."""
-    beside = Path(__file__).with_name("__pycache__")
-    if not os.access(beside if beside.is_dir() else beside.parent, os.W_OK | os.X_OK):
+    folder = Path(__file__).with_name("__pycache__")
+    if not os.access(folder if folder.is_dir() else folder.parent, os.W_OK | os.X_OK):
         import_module("sparkext.kernels.keys.hashing")

@@ -40,9 +40,9 @@ class Checksum:
                 return
             _absorb(freeze(self._waiting), self._lanes)
             data = data[start:]
-        whole = data.size // _STRIPE * _STRIPE
-        _absorb(freeze(data[:whole]), self._lanes)
-        self._waiting[: data.size - whole] = data[whole:]
+        stripe_bytes = data.size // _STRIPE * _STRIPE
+        _absorb(freeze(data[:stripe_bytes]), self._lanes)
+        self._waiting[: data.size - stripe_bytes] = data[stripe_bytes:]
 
     def digest(self) -> int:
         """Return the checksum of all bytes so far."""
@@ -54,9 +54,9 @@ class Checksum:
 
 def checksum(data: UInt8Array) -> int:
     """Return the checksum of these bytes."""
-    whole = Checksum()
-    whole.update(data)
-    return whole.digest()
+    state = Checksum()
+    state.update(data)
+    return state.digest()
 
 
 @kernel

@@ -3,8 +3,8 @@
     keys ──▶ hash ──▶ bucket (some of its bits) ──▶ partition (by a table) ──▶ rows of partition 0, of partition 1, …
 
 Paper 5 (`docs/papers.md`) calls a bucket a hash line. Equal keys have the same bucket on both sides of a join, if both
-sides are normalised alike. The bucket, and the home
-slot in a hash index, use different bits of the hash; otherwise the keys of a partition would have only few home slots.
+sides are normalised alike. The bucket and the home slot in a hash index use different bits of the hash; otherwise the
+keys of a partition would have only few home slots.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ def assign_buckets(keys: NormalisedKeys, hashes: Int64Array, buckets: int) -> In
 def assign_leading_buckets(hashes: Int64Array, buckets: int) -> Int32Array:
     """Return the bucket of each hash by its leading bits, int32[n]. `buckets` is a power of two."""
     shift = np.uint64(64 - (buckets.bit_length() - 1))
-    found: Int32Array = (hashes.view(np.uint64) >> shift).astype(np.int32)
-    return found
+    assigned: Int32Array = (hashes.view(np.uint64) >> shift).astype(np.int32)
+    return assigned
 
 
-def order_by_partition(buckets: Int32Array, homes: Int32Array, partitions: int, nowhere: int | None) -> PartitionOrder:
+def order_by_partition(buckets: Int32Array, homes: Int32Array, partitions: int, fallback: int | None) -> PartitionOrder:
     """Return the rows in the order of partitions. `homes` (int32[buckets]) has the partition of each bucket.
 
-    `nowhere`: the partition of rows without a bucket; None to leave them out.
+    `fallback`: the partition of rows without a bucket; None to leave them out.
     """
     starts = np.zeros(partitions + 1, dtype=np.int64)
     targets = np.empty(buckets.size, dtype=np.int32)
-    _count(buckets, homes, np.int32(-1 if nowhere is None else nowhere), targets, starts)
+    _count(buckets, homes, np.int32(-1 if fallback is None else fallback), targets, starts)
     rows = np.empty(int(starts[-1]), dtype=row_id_dtype(buckets.size))
     _distribute(targets, starts[:-1].copy(), rows)
     return PartitionOrder(freeze(rows), freeze(starts))

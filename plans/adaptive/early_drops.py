@@ -45,17 +45,17 @@ def find_early_drops(spec: PipelineSpec, number: int) -> tuple[EarlyDrop, ...]:
     join = spec.joins[number]
     if number >= free or join.as_of is not None:
         return ()
-    found = []
+    drops = []
     for other, dropping in enumerate(spec.joins[:free]):
         if other == number or not _drops_by_keys(dropping):
             continue
         columns = [
             _find_compared_column(join, number + 1, dropping, other + 1, key) for key in range(len(dropping.keys))
         ]
-        known = tuple(column for column in columns if column is not None)
-        if len(known) == len(columns):
-            found.append(EarlyDrop(other, known))
-    return tuple(found)
+        compared = tuple(column for column in columns if column is not None)
+        if len(compared) == len(columns):
+            drops.append(EarlyDrop(other, compared))
+    return tuple(drops)
 
 
 def _drops_by_keys(join: JoinSpec) -> bool:
@@ -70,9 +70,14 @@ def _find_compared_column(
     key = dropping.keys[number]
     if key.probe.source == source:
         return key.probe.column if join.how == "inner" else None
-    either = (key.probe, ColumnRef(dropping_source, key.build))
+    lookup_columns = (key.probe, ColumnRef(dropping_source, key.build))
     return next(
-        (own.build for own in join.keys if own.probe in either and own.type == key.type and not own.null_safe), None
+        (
+            pair.build
+            for pair in join.keys
+            if pair.probe in lookup_columns and pair.type == key.type and not pair.null_safe
+        ),
+        None,
     )
 
 
@@ -83,24 +88,26 @@ def trace_columns(spec: PipelineSpec, projection: Projection, columns: tuple[int
     """
     if count_movable(spec) < len(spec.joins) or spec.top is not None or has_failing_expressions(spec, projection):
         return None
-    if not all(_never_fails(call) for one in spec.aggregations for call in one.calls):
+    if not all(_never_fails(call) for aggregation in spec.aggregations for call in aggregation.calls):
         return None
     emitted = _list_group_columns(spec.aggregations) if spec.aggregations else spec.outputs
-    found = [projection.columns[column] for column in columns]
-    if any(column.op != "column" or column.column >= len(emitted) for column in found):
+    projected = [projection.columns[column] for column in columns]
+    if any(column.op != "column" or column.column >= len(emitted) for column in projected):
         return None
-    places = tuple(emitted[column.column] for column in found)
-    if any(place is None or place.otherwise is not None or _is_flag(spec, place) for place in places):
+    references = tuple(emitted[column.column] for column in projected)
+    if any(
+        reference is None or reference.otherwise is not None or _is_flag(spec, reference) for reference in references
+    ):
         return None
-    return tuple(place for place in places if place is not None)
+    return tuple(reference for reference in references if reference is not None)
 
 
 def has_failing_expressions(spec: PipelineSpec, projection: Projection) -> bool:
     """Return whether an expression of a pipeline may fail."""
     computed: list[Expression] = [*projection.columns]
     computed += [test for test in (spec.filter, projection.filter) if test is not None]
-    for one in spec.aggregations:
-        computed += one.expressions()
+    for aggregation in spec.aggregations:
+        computed += aggregation.expressions()
     return any(expression.may_fail for expression in computed)
 
 
@@ -124,8 +131,8 @@ def _list_group_columns(aggregations: tuple[Aggregation, ...]) -> tuple[ColumnRe
     return tuple(ColumnRef(key.source, key.column) if key.op == "column" else None for key in aggregations[0].keys)
 
 
-def _is_flag(spec: PipelineSpec, place: ColumnRef) -> bool:
-    return place.source != PROBE and spec.joins[place.source - 1].how == "existence"
+def _is_flag(spec: PipelineSpec, reference: ColumnRef) -> bool:
+    return reference.source != PROBE and spec.joins[reference.source - 1].how == "existence"
 
 
 def has_value_tests(test: Expression | None) -> bool:
@@ -146,12 +153,12 @@ def append_drops(spec: PipelineSpec, drops: tuple[JoinSpec, ...]) -> tuple[Pipel
         filter=spec.filter,
         aggregations=spec.aggregations,
     )
-    own, order = len(spec.joins), list[int]()
-    for number in range(-1, own):
+    count, order = len(spec.joins), list[int]()
+    for number in range(-1, count):
         if number >= 0:
             order.append(number)
-        done = {PROBE, *(place + 1 for place in order)}
-        for drop, join in enumerate(drops, own):
+        done = {PROBE, *(index + 1 for index in order)}
+        for drop, join in enumerate(drops, count):
             if drop not in order and done.issuperset(source for source, _ in join.references(drop + 1)):
                 order.append(drop)
     return extended, order

@@ -148,8 +148,8 @@ def estimate_build_bytes(kind: str, keys: BuildKeys) -> int:
         return (2 * keys.span + keys.valid) * (4 if keys.rows < 1 << 31 else 8)
     if keys.word:
         return keys.valid * (HASH_BUILD_BYTES_PER_ROW if kind == "hash" else ORDERED_BUILD_BYTES_PER_ROW)
-    each = HASH_BUILD_BYTES_PER_TEXT if kind == "hash" else ORDERED_BUILD_BYTES_PER_TEXT
-    return keys.valid * each + keys.key_bytes
+    bytes_per_text = HASH_BUILD_BYTES_PER_TEXT if kind == "hash" else ORDERED_BUILD_BYTES_PER_TEXT
+    return keys.valid * bytes_per_text + keys.key_bytes
 
 
 def fits(needed: int, headroom: int | None) -> bool:

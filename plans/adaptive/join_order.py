@@ -72,12 +72,12 @@ def find_reducers(spec: PipelineSpec, number: int) -> tuple[int, ...]:
     # An as-of join finds the nearest of all build rows, so none may be removed.
     if number >= free or join.how != "inner" or join.as_of is not None or join.theta is not None:
         return ()
-    own = find_prerequisites(spec)
+    prerequisites = find_prerequisites(spec)
     return tuple(
         other
-        for other, behind in enumerate(spec.joins[:free])
-        if behind.how in ("inner", "semi", "anti") and behind.theta is None and behind.as_of is None
-        if own[other] == {number} and all(source != PROBE for source, _ in behind.references(other + 1))
+        for other, reducer in enumerate(spec.joins[:free])
+        if reducer.how in ("inner", "semi", "anti") and reducer.theta is None and reducer.as_of is None
+        if prerequisites[other] == {number} and all(source != PROBE for source, _ in reducer.references(other + 1))
     )
 
 
@@ -89,8 +89,8 @@ def keep_join_order(count: int) -> tuple[int, ...]:
 def choose_join_order(joins: Sequence[JoinEstimate]) -> tuple[int, ...]:
     """Return the cheapest order, or the query's own order if no order is clearly cheaper."""
     best = _search_orders(joins) if len(joins) <= _SEARCHED else _order_greedily(joins)
-    own = keep_join_order(len(joins))
-    return best if cost(joins, best) < _WORTH_IT * cost(joins, own) else own
+    query_order = keep_join_order(len(joins))
+    return best if cost(joins, best) < _WORTH_IT * cost(joins, query_order) else query_order
 
 
 def cost(joins: Sequence[JoinEstimate], order: Sequence[int]) -> float:
@@ -151,4 +151,4 @@ def _estimate_step_cost(join: JoinEstimate) -> float:
 
 
 def _list_next_joins(needs: Sequence[frozenset[int]], done: frozenset[int]) -> list[int]:
-    return [number for number, before in enumerate(needs) if number not in done and before <= done]
+    return [number for number, prerequisites in enumerate(needs) if number not in done and prerequisites <= done]

@@ -26,7 +26,7 @@ class OperatorSummary(TypedDict):
 
     Budgets are in rows, `headroom_min` in bytes. `headroom_limit` is the name of the limit that left this headroom.
     They are None if there was no decision or the headroom was unknown. `budget_counts` are pairs of a budget, rounded
-    down to four leading bits, and how often it was given: merged counts give the median over many tasks.
+    down to four leading bits, and how often an operator received it: merged counts give the median over many tasks.
     """
 
     operator: int

@@ -177,7 +177,7 @@ class OutputSizeController:
             max(size, _LEAST_ROW_BYTES) * copies for size, copies in zip(row_bytes, self._copies, strict=True)
         ]
         self._ratios = [_Estimate(1.0) for _ in row_bytes]
-        self._cut: list[int | None] = [None] * len(row_bytes)
+        self._limited_rows: list[int | None] = [None] * len(row_bytes)
         self._fanouts = [1.0] * len(row_bytes)
         # With this much memory all operators may hold their largest outputs at once, whatever rows cost, unless a
         # single row is larger than `max_bytes`.
@@ -190,7 +190,7 @@ class OutputSizeController:
         """Return the limits of `operator`'s next call: at least one row, at most the bounds."""
         headroom = self._headroom()
         usable = self._usable(headroom)
-        if usable >= self._ample and self._cut[operator] is None:
+        if usable >= self._ample and self._limited_rows[operator] is None:
             budget = self._largest[operator]
         else:
             fitting = self._fitting_rows(operator, usable)
@@ -238,10 +238,10 @@ class OutputSizeController:
         most = self._most_rows(operator)
         least = max(1, min(limits.min_rows, most, int(_LEAST_OUTPUT_BYTES / self._row_size(operator))))
         rows = most if fitting >= most else max(int(fitting), least)
-        before = self._cut[operator]
-        if before is not None:
-            rows = min(rows, max(before * _GROWTH, least))
-        self._cut[operator] = rows if rows < most else None
+        last_rows = self._limited_rows[operator]
+        if last_rows is not None:
+            rows = min(rows, max(last_rows * _GROWTH, least))
+        self._limited_rows[operator] = rows if rows < most else None
         return rows
 
     def _largest_budget(self, operator: int) -> Budget:
@@ -277,14 +277,14 @@ class OutputSizeController:
         limit = self._most_rows(operator)
         later = self._later(operator)
         per_row = self._costs[operator]
-        held = sum(most * cost for _, _, most, cost in later)
-        best = (usable - held) / per_row
+        held_bytes = sum(most * cost for _, _, most, cost in later)
+        best = (usable - held_bytes) / per_row
         if best >= limit:
             return best
         for _, fanout, most, cost in later:
-            held -= most * cost
+            held_bytes -= most * cost
             per_row += fanout * cost
-            best = max(best, (usable - held) / per_row)
+            best = max(best, (usable - held_bytes) / per_row)
         return best
 
     def _later(self, operator: int) -> list[tuple[float, float, int, float]]:

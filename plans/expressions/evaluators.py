@@ -51,8 +51,8 @@ class Evaluator:
         if not self._runs(node):
             return node
         any_null = self.any_null and node.op == "is_null"
-        looks_at = (argument for argument in node.args if not (any_null and argument.op == "column"))
-        return next((part for part in map(self.find_uncovered, looks_at) if part is not None), None)
+        arguments = (argument for argument in node.args if not (any_null and argument.op == "column"))
+        return next((part for part in map(self.find_uncovered, arguments) if part is not None), None)
 
     def _runs(self, node: Expression) -> bool:
         kind = node.type

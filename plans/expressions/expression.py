@@ -113,8 +113,8 @@ class Expression:
         if self.op in LEAVES:
             fits = not self.args and (self.type is not None or self.op == "column")
         else:
-            known = len(self.args) == ARITY.get(self.op, -1) or (self.op in VARIADIC and len(self.args) > 0)
-            fits = known and _is_typed(self.op, [argument.type for argument in self.args], self.type)
+            has_arity = len(self.args) == ARITY.get(self.op, -1) or (self.op in VARIADIC and len(self.args) > 0)
+            fits = has_arity and _is_typed(self.op, [argument.type for argument in self.args], self.type)
         if fits and self.op in (*STRING_TESTS, "substring", *ROUNDINGS, *CASES):
             fits = all(argument.op == "literal" and argument.text is not None for argument in self.args[1:])
         if not fits or (self.op == "in") != bool(self.texts) or (self.op == "cast" and self.checked):
@@ -187,12 +187,12 @@ def among(value: Expression, texts: Iterable[str | None]) -> Expression:
     return Expression("in", BOOL, (value,), texts=tuple(texts))
 
 
-def _is_typed(op: str, given: Sequence[KeyType | None], result: KeyType | None) -> bool:
+def _is_typed(op: str, inputs: Sequence[KeyType | None], result: KeyType | None) -> bool:
     """Return whether the types of an operator's arguments fit each other and the result type."""
     if op == "is_null":
         return result == BOOL
-    known = [kind for kind in given if kind is not None]
-    return len(known) == len(given) and result is not None and _RULES[op](known, result)
+    known_types = [kind for kind in inputs if kind is not None]
+    return len(known_types) == len(inputs) and result is not None and _RULES[op](known_types, result)
 
 
 _Rule = Callable[[Sequence[KeyType], KeyType], bool]
@@ -200,63 +200,63 @@ _Rule = Callable[[Sequence[KeyType], KeyType], bool]
 
 def _require_one_type(*names: str) -> _Rule:
     """Return a rule: all arguments and the result have the same type, one of `names`."""
-    return lambda given, result: {*given} == {result} and result.name in names
+    return lambda inputs, result: {*inputs} == {result} and result.name in names
 
 
-def _is_valid_sum(given: Sequence[KeyType], result: KeyType) -> bool:
+def _is_valid_sum(inputs: Sequence[KeyType], result: KeyType) -> bool:
     """Check a sum or difference. Decimals are brought to the scale of the result, which must not drop digits."""
     if result.name == "decimal":
-        return all(kind.name == "decimal" and kind.scale <= result.scale for kind in given)
-    return [*given, result] == [_DATE, _DAYS, _DATE] or _require_one_type(*INTEGERS, *FLOATS)(given, result)
+        return all(kind.name == "decimal" and kind.scale <= result.scale for kind in inputs)
+    return [*inputs, result] == [_DATE, _DAYS, _DATE] or _require_one_type(*INTEGERS, *FLOATS)(inputs, result)
 
 
-def _is_valid_product(given: Sequence[KeyType], result: KeyType) -> bool:
+def _is_valid_product(inputs: Sequence[KeyType], result: KeyType) -> bool:
     if result.name == "decimal":
-        return all(kind.name == "decimal" for kind in given) and sum(kind.scale for kind in given) == result.scale
-    return _require_one_type(*INTEGERS, *FLOATS)(given, result)
+        return all(kind.name == "decimal" for kind in inputs) and sum(kind.scale for kind in inputs) == result.scale
+    return _require_one_type(*INTEGERS, *FLOATS)(inputs, result)
 
 
-def _is_valid_cast(given: Sequence[KeyType], result: KeyType) -> bool:
+def _is_valid_cast(inputs: Sequence[KeyType], result: KeyType) -> bool:
     """Check a cast. Integers wrap around; decimals keep all of their digits, except in a cast to double."""
-    (kind,) = given
+    (kind,) = inputs
     if kind.name == "decimal":
-        whole = result.precision - result.scale >= kind.precision - kind.scale
-        return result == _DOUBLE or (result.name == "decimal" and whole and result.scale >= kind.scale)
+        keeps_integer_digits = result.precision - result.scale >= kind.precision - kind.scale
+        return result == _DOUBLE or (result.name == "decimal" and keeps_integer_digits and result.scale >= kind.scale)
     if kind.name in INTEGERS:
         return result.name in (*INTEGERS, *FLOATS, "decimal")
     return (kind.name in FLOATS and result.name in FLOATS) or (kind, result) == (_DATE, _DAYS)
 
 
-def _are_decimals(given: Sequence[KeyType], result: KeyType) -> bool:
-    return result.name == "decimal" and {kind.name for kind in given} == {"decimal"}
+def _are_decimals(inputs: Sequence[KeyType], result: KeyType) -> bool:
+    return result.name == "decimal" and {kind.name for kind in inputs} == {"decimal"}
 
 
-def _is_valid_rounding(given: Sequence[KeyType], result: KeyType) -> bool:
+def _is_valid_rounding(inputs: Sequence[KeyType], result: KeyType) -> bool:
     """Check a rounding. It must not increase the scale of a decimal."""
-    kind, places = given
+    kind, places = inputs
     if kind.name == "decimal":
         return places == _DAYS and result.name == "decimal" and result.scale <= kind.scale
     return [kind, places] == [result, _DAYS] and kind.name in INTEGERS
 
 
-def _is_valid_floor(given: Sequence[KeyType], result: KeyType) -> bool:
-    (kind,) = given
-    return (kind, result) == (_DOUBLE, _LONG) or (_are_decimals(given, result) and result.scale == 0)
+def _is_valid_floor(inputs: Sequence[KeyType], result: KeyType) -> bool:
+    (kind,) = inputs
+    return (kind, result) == (_DOUBLE, _LONG) or (_are_decimals(inputs, result) and result.scale == 0)
 
 
-def _are_times(given: Sequence[KeyType], result: KeyType) -> bool:
-    return {given[0].name, result.name} <= {"date", *TIMESTAMPS} and given[0] != result
+def _are_times(inputs: Sequence[KeyType], result: KeyType) -> bool:
+    return {inputs[0].name, result.name} <= {"date", *TIMESTAMPS} and inputs[0] != result
 
 
 _DATE, _DAYS, _LONG, _DOUBLE, _STRING = map(KeyType, ("date", "int32", "int64", "float64", "string"))
 _RULES: dict[str, _Rule] = {
-    **dict.fromkeys((*COMPARISONS, "in"), lambda given, result: len({*given}) == 1 and result == BOOL),
-    **dict.fromkeys(STRING_TESTS, lambda given, result: {*given} == {_STRING} and result == BOOL),
-    **dict.fromkeys(("and", "or", "not"), lambda given, result: {*given, result} == {BOOL}),
-    **dict.fromkeys(("coalesce", "least", "greatest"), lambda given, result: {*given} == {result}),
-    "if": lambda given, result: [*given] == [BOOL, result, result],
+    **dict.fromkeys((*COMPARISONS, "in"), lambda inputs, result: len({*inputs}) == 1 and result == BOOL),
+    **dict.fromkeys(STRING_TESTS, lambda inputs, result: {*inputs} == {_STRING} and result == BOOL),
+    **dict.fromkeys(("and", "or", "not"), lambda inputs, result: {*inputs, result} == {BOOL}),
+    **dict.fromkeys(("coalesce", "least", "greatest"), lambda inputs, result: {*inputs} == {result}),
+    "if": lambda inputs, result: [*inputs] == [BOOL, result, result],
     "+": _is_valid_sum,
-    "-": lambda given, result: [*given, result] == [_DATE, _DATE, _DAYS] or _is_valid_sum(given, result),
+    "-": lambda inputs, result: [*inputs, result] == [_DATE, _DATE, _DAYS] or _is_valid_sum(inputs, result),
     "*": _is_valid_product,
     "/": _require_one_type("float64"),
     "%": _require_one_type(*INTEGERS, *FLOATS),
@@ -264,31 +264,33 @@ _RULES: dict[str, _Rule] = {
     "sqrt": _require_one_type("float64"),
     "cast": _is_valid_cast,
     **dict.fromkeys(DECIMAL_ARITHMETIC, _are_decimals),
-    "to_decimal": lambda given, result: (
-        _are_decimals(given, result) or (result.name == "decimal" and given[0].name in INTEGERS)
+    "to_decimal": lambda inputs, result: (
+        _are_decimals(inputs, result) or (result.name == "decimal" and inputs[0].name in INTEGERS)
     ),
-    "unscaled": lambda given, result: (
-        (given[0].name, result) == ("decimal", _LONG) and given[0].precision <= MOST_DIGITS
+    "unscaled": lambda inputs, result: (
+        (inputs[0].name, result) == ("decimal", _LONG) and inputs[0].precision <= MOST_DIGITS
     ),
     "div": _require_one_type(*INTEGERS),
-    "pmod": lambda given, result: _are_decimals(given, result) or _require_one_type(*INTEGERS, *FLOATS)(given, result),
+    "pmod": lambda inputs, result: (
+        _are_decimals(inputs, result) or _require_one_type(*INTEGERS, *FLOATS)(inputs, result)
+    ),
     "remainder": _are_decimals,
     **dict.fromkeys(ROUNDINGS, _is_valid_rounding),
     **dict.fromkeys(("floor", "ceil"), _is_valid_floor),
-    "to_integer": lambda given, result: (
-        given[0].name in ("bool", *INTEGERS, *FLOATS, "decimal") and result.name in INTEGERS
+    "to_integer": lambda inputs, result: (
+        inputs[0].name in ("bool", *INTEGERS, *FLOATS, "decimal") and result.name in INTEGERS
     ),
-    "is_nan": lambda given, result: given[0].name in FLOATS and result == BOOL,
+    "is_nan": lambda inputs, result: inputs[0].name in FLOATS and result == BOOL,
     "nan_or": _require_one_type(*FLOATS),
-    **dict.fromkeys((*DATE_STARTS, "last_day"), lambda given, result: [*given, result] == [_DATE, _DATE]),
-    "add_months": lambda given, result: [*given, result] == [_DATE, _DAYS, _DATE],
-    "to_date": lambda given, result: result == _DATE and _are_times(given, result),
-    "to_timestamp": lambda given, result: result.name in TIMESTAMPS and _are_times(given, result),
-    **dict.fromkeys(TRIMS, lambda given, result: [*given, result] == [_STRING, _STRING]),
-    **dict.fromkeys(DATE_FIELDS, lambda given, result: [*given, result] == [_DATE, _DAYS]),
-    "substring": lambda given, result: [*given, result] == [_STRING, _DAYS, _DAYS, _STRING],
-    "length": lambda given, result: [*given, result] == [_STRING, _DAYS],
-    **dict.fromkeys(("concat", *CASES), lambda given, result: {*given, result} == {_STRING}),
+    **dict.fromkeys((*DATE_STARTS, "last_day"), lambda inputs, result: [*inputs, result] == [_DATE, _DATE]),
+    "add_months": lambda inputs, result: [*inputs, result] == [_DATE, _DAYS, _DATE],
+    "to_date": lambda inputs, result: result == _DATE and _are_times(inputs, result),
+    "to_timestamp": lambda inputs, result: result.name in TIMESTAMPS and _are_times(inputs, result),
+    **dict.fromkeys(TRIMS, lambda inputs, result: [*inputs, result] == [_STRING, _STRING]),
+    **dict.fromkeys(DATE_FIELDS, lambda inputs, result: [*inputs, result] == [_DATE, _DAYS]),
+    "substring": lambda inputs, result: [*inputs, result] == [_STRING, _DAYS, _DAYS, _STRING],
+    "length": lambda inputs, result: [*inputs, result] == [_STRING, _DAYS],
+    **dict.fromkeys(("concat", *CASES), lambda inputs, result: {*inputs, result} == {_STRING}),
 }
 
 

@@ -41,7 +41,7 @@ class _IntervalEvaluator:
             return _evaluate_literal(node)
         args = [self.of(argument) for argument in node.args]
         if node.op in ("/", "%"):
-            return self._divided(node, args[0], args[1])
+            return self._divide(node, args[0], args[1])
         if node.number == "bool":
             return 0, 1
         if node.op in ("if", "coalesce", "least", "greatest"):
@@ -53,12 +53,14 @@ class _IntervalEvaluator:
                 _scale_interval(part, node.scale - argument.scale)
                 for part, argument in zip(args, node.args, strict=True)
             ]
-        known = [argument for argument in args if argument is not None]
+        known_intervals = [argument for argument in args if argument is not None]
         return (
-            self._fit(node, _CALCULATED[node.op](*known)) if len(known) == len(args) else _find_type_range(node.number)
+            self._fit(node, _CALCULATED[node.op](*known_intervals))
+            if len(known_intervals) == len(args)
+            else _find_type_range(node.number)
         )
 
-    def _divided(self, node: Expression, dividend: Interval, divisor: Interval) -> Interval:
+    def _divide(self, node: Expression, dividend: Interval, divisor: Interval) -> Interval:
         if node.checked and (divisor is None or divisor[0] <= 0 <= divisor[1]):
             self.failing = True
         if node.number not in _BITS or dividend is None:
@@ -91,27 +93,27 @@ def _find_type_range(kind: str) -> tuple[int, int]:
 
 
 def _hull(intervals: list[Interval]) -> Interval:
-    known = [interval for interval in intervals if interval is not None]
-    if len(known) < len(intervals):
+    known_intervals = [interval for interval in intervals if interval is not None]
+    if len(known_intervals) < len(intervals):
         return None
-    return min(low for low, _ in known), max(high for _, high in known)
+    return min(low for low, _ in known_intervals), max(high for _, high in known_intervals)
 
 
-def _multiply_intervals(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    corners = [first * second for first in one for second in other]
+def _multiply_intervals(left: tuple[float, float], right: tuple[float, float]) -> tuple[float, float]:
+    corners = [first * second for first in left for second in right]
     return min(corners), max(corners)
 
 
-def _take_absolute(of: tuple[float, float]) -> tuple[float, float]:
-    low, high = of
+def _take_absolute(interval: tuple[float, float]) -> tuple[float, float]:
+    low, high = interval
     return max(low, -high, 0), max(-low, high)
 
 
 _CALCULATED: dict[str, Callable[..., tuple[float, float]]] = {
-    "+": lambda one, other: (one[0] + other[0], one[1] + other[1]),
-    "-": lambda one, other: (one[0] - other[1], one[1] - other[0]),
+    "+": lambda left, right: (left[0] + right[0], left[1] + right[1]),
+    "-": lambda left, right: (left[0] - right[1], left[1] - right[0]),
     "*": _multiply_intervals,
-    "negate": lambda of: (-of[1], -of[0]),
+    "negate": lambda interval: (-interval[1], -interval[0]),
     "abs": _take_absolute,
-    "cast": lambda of: of,
+    "cast": lambda interval: interval,
 }

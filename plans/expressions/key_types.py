@@ -41,7 +41,7 @@ class KeyType:
 
 
 def parse_key_type(text: str) -> KeyType:
-    """Read what `str(KeyType)` wrote. Raises `ValueError`."""
+    """Read the result of `str(KeyType)`. Raises `ValueError`."""
     name, _, digits = text.partition("(")
     if name not in KEY_TYPE_NAMES:
         raise ValueError(f"not a key type: {text!r}")

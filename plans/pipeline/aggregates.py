@@ -60,8 +60,8 @@ class AggregateCall:
 
     def __post_init__(self) -> None:
         """Refuse calls that no accumulator computes."""
-        taken = FUNCTIONS.get(self.function, ())
-        fits = self.function == "count" if self.argument is None else _name(self.argument) in taken
+        argument_types = FUNCTIONS.get(self.function, ())
+        fits = self.function == "count" if self.argument is None else _name(self.argument) in argument_types
         if not fits:
             raise ValueError(f"not an aggregate: {self!r}")
         if self.argument is not None:
@@ -74,9 +74,9 @@ class AggregateCall:
 
     def like(self, other: AggregateCall) -> bool:
         """Whether both have the same buffers."""
-        return self._kept() == other._kept()
+        return self._identify_buffers() == other._identify_buffers()
 
-    def _kept(self) -> tuple[object, ...]:
+    def _identify_buffers(self) -> tuple[object, ...]:
         argument = None if self.argument is None else self.argument.type
         return self.function, argument, self.checked, self.ignore_nulls
 

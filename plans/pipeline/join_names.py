@@ -1,4 +1,4 @@
-"""The join names that `DataFrame.join` accepts, and the join kind that each stands for."""
+"""The join names that `DataFrame.join` accepts, and the join kind of each."""
 
 from __future__ import annotations
 

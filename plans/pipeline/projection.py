@@ -38,7 +38,8 @@ class Projection:
 
 def parse_projection(data: Mapping[str, Any]) -> Projection:
     """Read the JSON form. Raises `ValueError`."""
-    kept = data.get("filter")
+    filter_data = data.get("filter")
     return Projection(
-        None if kept is None else parse_expression(kept), tuple(parse_expression(column) for column in data["columns"])
+        None if filter_data is None else parse_expression(filter_data),
+        tuple(parse_expression(column) for column in data["columns"]),
     )

@@ -155,11 +155,11 @@ def may_hold(condition: Expression, bounds: Callable[[int], ColumnBounds], rows:
     if condition.op == "in":
         return _may_be_among(condition, bounds)
     if condition.op in _MIRRORED:
-        one, other = condition.args
-        if (one.op, other.op) == ("column", "literal"):
-            return _may_compare(condition.op, one, other, bounds)
-        if (one.op, other.op) == ("literal", "column"):
-            return _may_compare(_MIRRORED[condition.op], other, one, bounds)
+        left, right = condition.args
+        if (left.op, right.op) == ("column", "literal"):
+            return _may_compare(condition.op, left, right, bounds)
+        if (left.op, right.op) == ("literal", "column"):
+            return _may_compare(_MIRRORED[condition.op], right, left, bounds)
     return True
 
 
@@ -180,9 +180,9 @@ def _may_be_among(condition: Expression, bounds: Callable[[int], ColumnBounds]) 
     listed = _parse_sorted_bounds(condition.texts, value.type)
     if listed is None:
         return True
-    known = bounds(value.column)
-    at = 0 if known.low is None else bisect_left(listed, known.low)
-    return at < len(listed) and (known.high is None or not _is_less(known.high, listed[at]))
+    column_bounds = bounds(value.column)
+    position = 0 if column_bounds.low is None else bisect_left(listed, column_bounds.low)
+    return position < len(listed) and (column_bounds.high is None or not _is_less(column_bounds.high, listed[position]))
 
 
 @lru_cache(maxsize=16)
@@ -200,20 +200,20 @@ def _may_compare(op: str, column: Expression, literal: Expression, bounds: Calla
         return False  # nothing compares with null
     assert literal.type is not None, "literals have a type"
     value = _parse_bound(literal.text, literal.type)
-    known = bounds(column.column)
+    column_bounds = bounds(column.column)
     if value is None:
         return True
-    above = known.low is not None and _is_less(value, known.low)  # all values are above the literal
-    below = known.high is not None and _is_less(known.high, value)
+    above = column_bounds.low is not None and _is_less(value, column_bounds.low)  # all values are above the literal
+    below = column_bounds.high is not None and _is_less(column_bounds.high, value)
     if op == "=":
         return not (above or below)
     if op in ("<", "<="):
-        return not (above or (op == "<" and known.low == value))
-    return not (below or (op == ">" and known.high == value))
+        return not (above or (op == "<" and column_bounds.low == value))
+    return not (below or (op == ">" and column_bounds.high == value))
 
 
-def _is_less(one: Any, other: Any) -> bool:
-    return bool(one < other)
+def _is_less(left: Any, right: Any) -> bool:
+    return bool(left < right)
 
 
 def _parse_bound(text: str, key_type: KeyType) -> BoundValue | None:

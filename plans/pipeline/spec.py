@@ -168,8 +168,8 @@ class JoinSpec:
     def tests_keys(self) -> bool:
         """Whether the join only tests which keys the build side has."""
         tests = (self.condition, self.theta, self.guard)
-        beside = self.ranges or self.as_of is not None or any(test is not None for test in tests)
-        return self.how in ("semi", "anti", "existence") and bool(self.keys) and not beside
+        has_other_tests = self.ranges or self.as_of is not None or any(test is not None for test in tests)
+        return self.how in ("semi", "anti", "existence") and bool(self.keys) and not has_other_tests
 
     @property
     def nested(self) -> bool:
@@ -190,8 +190,8 @@ class JoinSpec:
             if isinstance(test, Expression):
                 yield from ((node.source, node.column) for node in test.columns())
         if isinstance(self.theta, PythonPredicate):
-            yield from ((place.source, place.column) for place in self.theta.probe)
-            yield from ((number, place.column) for place in self.theta.build)
+            yield from ((column.source, column.column) for column in self.theta.probe)
+            yield from ((number, column.column) for column in self.theta.build)
 
     @property
     def compared(self) -> tuple[tuple[int, str], ...]:
@@ -240,9 +240,11 @@ class PipelineSpec:
             ARROW.check(self.filter)
         if self.aggregations and self.outputs:
             raise ValueError("groups come out, or rows")
-        if self.top is not None and not all(0 <= by.output < len(self.outputs) for by in self.top.order):
+        if self.top is not None and not all(
+            0 <= order_column.output < len(self.outputs) for order_column in self.top.order
+        ):
             raise ValueError(f"rows of {len(self.outputs)} columns cannot be ordered by {self.top.order}")
-        if not all(one.like(self.aggregations[0]) for one in self.aggregations):
+        if not all(aggregation.like(self.aggregations[0]) for aggregation in self.aggregations):
             raise ValueError("not all aggregations emit the same columns")
 
     def then(self, join: JoinSpec, outputs: tuple[ColumnRef, ...]) -> PipelineSpec:
@@ -258,7 +260,7 @@ class PipelineSpec:
             yield from output.references()
         if self.owned_by is not None:
             yield 1, self.owned_by
-        computed = (expression for one in self.aggregations for expression in one.expressions())
+        computed = (expression for aggregation in self.aggregations for expression in aggregation.expressions())
         for expression in (*computed, *(() if self.filter is None else (self.filter,))):
             yield from ((node.source, node.column) for node in expression.columns())
         for number, join in enumerate(self.joins, 1):
@@ -276,9 +278,9 @@ class PipelineSpec:
             outputs=tuple(_parse_reference(output) for output in data["outputs"]),
             owner_columns=data["owner_columns"],
             owned_by=data.get("owned_by"),
-            filter=None if (kept := data.get("filter")) is None else parse_expression(kept),
+            filter=None if (filter_data := data.get("filter")) is None else parse_expression(filter_data),
             aggregations=tuple(map(parse_aggregation, data["aggregations"])),
-            top=None if (first := data.get("top")) is None else parse_top(first),
+            top=None if (top_data := data.get("top")) is None else parse_top(top_data),
         )
 
 

@@ -6,7 +6,7 @@ calls the load balancer foreman and a bucket hash line. The load of a partition 
     L = N_recv · T_recv + N_comp · T_comp + N_send · T_send
 
 with the rows received, the build rows compared, the rows produced, and the measured seconds per row of each. So a key
-with many matches has a high load, even if few rows of it arrive. The skew of a stage is (max L - min L) / mean L over
+with many matches has a high load, even if it has few rows. The skew of a stage is (max L - min L) / mean L over
 its partitions. Above a threshold, the balancer requests the loads of the buckets in the loaded partitions, and plans a
 table that moves buckets to lighter partitions; a bucket that is too hot for any one partition is split over several.
 """
@@ -84,7 +84,7 @@ _PASSES = 4
 class _Piece:
     """A load of a bucket to move to another partition.
 
-    `partition`: the partition that the bucket leaves, or -1 if a share of the bucket stays there.
+    `partition`: the partition from which the bucket is removed, or -1 if a share of the bucket stays there.
     """
 
     load: float
@@ -105,18 +105,18 @@ class _Plan:
         self._table, self._bucket_loads, self._balancer = table, bucket_loads, balancer
         self._loads = list(loads)
         self._mean = sum(loads) / len(loads)
-        self._too_much = self._mean * (1 + balancer.threshold / 2)
+        self._overload = self._mean * (1 + balancer.threshold / 2)
         self._partitions: dict[int, set[int]] = {}
         self._buckets: dict[int, dict[int, float]] = {}
-        self._arrived: dict[int, dict[int, float]] = defaultdict(dict)
+        self._received: dict[int, dict[int, float]] = defaultdict(dict)
 
     def table(self) -> RoutingTable:
         """Move buckets from partitions above the mean to the lightest, until the skew is low or no bucket can move."""
         for _ in range(_PASSES):
             loaded = [partition for partition, load in enumerate(self._loads) if load > self._mean]
-            leaving = [piece for partition in loaded for piece in self._relieve(partition)]
-            self._settle(leaving)
-            if not leaving or skew(self._loads) <= self._balancer.threshold / 2:
+            pieces = [piece for partition in loaded for piece in self._relieve(partition)]
+            self._settle(pieces)
+            if not pieces or skew(self._loads) <= self._balancer.threshold / 2:
                 break
         changes = {bucket: tuple(sorted(partitions)) for bucket, partitions in self._partitions.items()}
         changes = {
@@ -133,40 +133,40 @@ class _Plan:
         the lightest bucket is removed, too.
         """
         buckets = self._buckets_in(partition)
-        leaving: list[_Piece] = []
+        pieces: list[_Piece] = []
         for bucket in sorted(buckets, key=lambda bucket: (-buckets[bucket], bucket)):
-            if buckets[bucket] > self._too_much and self._balancer.may_split(bucket):
-                leaving += self._split(partition, bucket)
+            if buckets[bucket] > self._overload and self._balancer.may_split(bucket):
+                pieces += self._split(partition, bucket)
             elif buckets[bucket] <= self._loads[partition] - self._mean:
-                leaving.append(self._left(partition, bucket))
-        if self._loads[partition] > self._too_much and len(buckets) > 1:
-            leaving.append(self._left(partition, min(buckets, key=lambda bucket: (buckets[bucket], bucket))))
-        return leaving
+                pieces.append(self._remove(partition, bucket))
+        if self._loads[partition] > self._overload and len(buckets) > 1:
+            pieces.append(self._remove(partition, min(buckets, key=lambda bucket: (buckets[bucket], bucket))))
+        return pieces
 
     def _buckets_in(self, partition: int) -> dict[int, float]:
         if partition not in self._buckets:
             self._buckets[partition] = dict(self._bucket_loads(partition))
-        self._buckets[partition].update(self._arrived.pop(partition, {}))
+        self._buckets[partition].update(self._received.pop(partition, {}))
         return self._buckets[partition]
 
     def _split(self, partition: int, bucket: int) -> list[_Piece]:
-        """Leave one share of a bucket in its partition; return the others, for partitions without the bucket."""
+        """Leave one share of a bucket in its partition; return the other shares, for partitions without the bucket."""
         load = self._buckets[partition][bucket]
         shares = min(math.ceil(load / self._mean), self._table.partitions)
         self._buckets[partition][bucket] = load / shares
         self._loads[partition] -= load - load / shares
         return [_Piece(load / shares, bucket, -1)] * (shares - 1)
 
-    def _left(self, partition: int, bucket: int) -> _Piece:
+    def _remove(self, partition: int, bucket: int) -> _Piece:
         load = self._buckets[partition].pop(bucket)
         self._loads[partition] -= load
         return _Piece(load, bucket, partition)
 
-    def _settle(self, leaving: list[_Piece]) -> None:
+    def _settle(self, pieces: list[_Piece]) -> None:
         """Assign each piece to the lightest partition that does not have its bucket, the most costly piece first."""
         lightest = [(load, partition) for partition, load in enumerate(self._loads)]
         heapq.heapify(lightest)
-        for piece in sorted(leaving, reverse=True):
+        for piece in sorted(pieces, reverse=True):
             partitions = self._partitions.setdefault(piece.bucket, {*self._table.partitions_of(piece.bucket)})
             partitions.discard(piece.partition)
             passed = []
@@ -175,7 +175,7 @@ class _Plan:
             if lightest:
                 load, partition = heapq.heapreplace(lightest, (lightest[0][0] + piece.load, lightest[0][1]))
                 self._loads[partition] = load + piece.load
-                self._arrived[partition][piece.bucket] = piece.load
+                self._received[partition][piece.bucket] = piece.load
                 partitions.add(partition)
             for entry in passed:
                 heapq.heappush(lightest, entry)

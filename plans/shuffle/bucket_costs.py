@@ -70,8 +70,8 @@ class BucketCounts:
     @property
     def met(self) -> float:
         """The seconds to compare and produce pairs, by the unit costs."""
-        several = min(self.probe_rows, max(0, self.pairs - self.probe_rows))
-        return RowCounts(0, self.pairs, self.pairs).load(COSTS) + several * SECONDS_PER_ROW_OF_SEVERAL
+        repeated_rows = min(self.probe_rows, max(0, self.pairs - self.probe_rows))
+        return RowCounts(0, self.pairs, self.pairs).load(COSTS) + repeated_rows * SECONDS_PER_ROW_OF_SEVERAL
 
 
 class MeasuredWork(NamedTuple):
@@ -104,22 +104,24 @@ class CostScale:
         If all partitions have the same mixture of rows and pairs, the difference from the unit costs is attributed
         mainly to pairs.
         """
-        ran = [*partitions]
-        if sum(partition.took for partition in ran) < _LEAST_MEASURED:
+        work = [*partitions]
+        if sum(partition.took for partition in work) < _LEAST_MEASURED:
             return cls()
-        wrong = [partition.took - partition.received - partition.met for partition in ran]
-        received = sum(partition.received**2 for partition in ran)
-        met = sum(partition.met**2 for partition in ran)
-        both = sum(partition.received * partition.met for partition in ran)
+        differences = [partition.took - partition.received - partition.met for partition in work]
+        received = sum(partition.received**2 for partition in work)
+        met = sum(partition.met**2 for partition in work)
+        products = sum(partition.received * partition.met for partition in work)
         if received + met == 0:
             return cls()
-        by_received = sum(partition.received * error for partition, error in zip(ran, wrong, strict=True))
-        by_met = sum(partition.met * error for partition, error in zip(ran, wrong, strict=True))
+        by_received = sum(
+            partition.received * difference for partition, difference in zip(work, differences, strict=True)
+        )
+        by_met = sum(partition.met * difference for partition, difference in zip(work, differences, strict=True))
         prior = _PRIOR * (received + met)
         received, met = received * (1 + _PRIOR_RECEIVED) + prior, met + prior
-        determinant = received * met - both**2
-        more_received = (by_received * met - by_met * both) / determinant
-        more_met = (by_met * received - by_received * both) / determinant
+        determinant = received * met - products**2
+        more_received = (by_received * met - by_met * products) / determinant
+        more_met = (by_met * received - by_received * products) / determinant
         return cls(max(_LEAST_SCALE, 1 + more_received), max(_LEAST_SCALE, 1 + more_met))
 
 

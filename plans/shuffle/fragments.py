@@ -89,19 +89,19 @@ class GridShapes:
 
     def at(self, batch: int) -> GridShape:
         """Return the grid shape of a batch."""
-        return next(cut for first, cut in reversed(self.since) if first <= batch)
+        return next(shape for first, shape in reversed(self.since) if first <= batch)
 
-    def derive_next(self, batch: int, cut: GridShape) -> GridShapes:
-        """Return these grid shapes, with `cut` from this batch on."""
-        return self if cut == self.at(batch) else GridShapes((*self.since, (batch, cut)))
+    def derive_next(self, batch: int, shape: GridShape) -> GridShapes:
+        """Return these grid shapes, with `shape` from this batch on."""
+        return self if shape == self.at(batch) else GridShapes((*self.since, (batch, shape)))
 
     def to_data(self) -> list[list[int]]:
         """Return plain data; `from_data` reads it back."""
-        return [[first, cut.left, cut.right, int(cut.keyed)] for first, cut in self.since]
+        return [[first, shape.left, shape.right, int(shape.keyed)] for first, shape in self.since]
 
     @classmethod
     def from_data(cls, data: Sequence[Sequence[int]]) -> GridShapes:
-        """Read what `to_data` returned."""
+        """Read the result of `to_data`."""
         return cls(tuple((first, GridShape(left, right, bool(keyed))) for first, left, right, keyed in data))
 
 

@@ -27,9 +27,9 @@ def minimise_units(left: float, right: float, memory: float) -> GridShape:
     """
     best = None
     for parts in _list_part_counts(left, memory):
-        cut = GridShape(parts, max(1, math.ceil(right / (memory - left / parts))))
-        if best is None or _rank(cut, left, right) < _rank(best, left, right):
-            best = cut
+        shape = GridShape(parts, max(1, math.ceil(right / (memory - left / parts))))
+        if best is None or _rank(shape, left, right) < _rank(best, left, right):
+            best = shape
     assert best is not None
     return best
 
@@ -40,12 +40,12 @@ def _list_part_counts(side: float, memory: float) -> Iterator[int]:
     yield from range(fewest, max(fewest, math.ceil(4 * side / memory)) + 1)
 
 
-def _rank(cut: GridShape, left: float, right: float) -> tuple[int, float]:
-    return cut.left * cut.right, cut.read_bytes(left, right)
+def _rank(shape: GridShape, left: float, right: float) -> tuple[int, float]:
+    return shape.left * shape.right, shape.read_bytes(left, right)
 
 
 def minimise_perimeter(left: float, right: float, units: int, memory: float, most: GridShape) -> GridShape:
-    """Return the grid shape whose units read the least, among those of at most `units` units.
+    """Return the grid shape of at most `units` units whose units read the least.
 
     It has more units only if the fragments of the right side would not fit `memory` otherwise.
 
@@ -61,11 +61,11 @@ def minimise_perimeter(left: float, right: float, units: int, memory: float, mos
         The most fragments into which each side can be divided.
     """
     fewest = min(most.right, max(1, math.ceil(right / memory)))
-    cuts = [
+    shapes = [
         GridShape(min(most.left, max(1, units // columns)), columns)
         for columns in range(fewest, max(fewest, min(most.right, units)) + 1)
     ]
-    return min(cuts, key=lambda cut: (cut.unit_bytes(left, right), cut.right))
+    return min(shapes, key=lambda shape: (shape.unit_bytes(left, right), shape.right))
 
 
 def draw_shape(left: int, right: int) -> GridShape:
@@ -79,8 +79,8 @@ def moved(old: GridShape, new: GridShape, left: float, right: float) -> float:
     These are the bytes that they read, less the bytes that their matched units of the old shape hold.
     """
     rows, columns = _match_fragments(old.left, new.left), _match_fragments(old.right, new.right)
-    kept = left * sum(rows.values()) * len(columns) + right * sum(columns.values()) * len(rows)
-    return new.read_bytes(left, right) - kept
+    kept_bytes = left * sum(rows.values()) * len(columns) + right * sum(columns.values()) * len(rows)
+    return new.read_bytes(left, right) - kept_bytes
 
 
 def _match_fragments(old: int, new: int) -> dict[int, float]:
@@ -93,21 +93,21 @@ def _match_fragments(old: int, new: int) -> dict[int, float]:
         for b in range(new)
         for a in range(b * old // new, min(old, -(-(b + 1) * old // new)))
     ]
-    taken: set[int] = set()
-    kept: dict[int, float] = {}
-    for share, a, b in sorted(overlaps, key=lambda one: (-one[0], one[1], one[2])):
-        if a not in taken and b not in kept and share > 0:
-            taken.add(a)
-            kept[b] = share
-    return kept
+    matched: set[int] = set()
+    shares: dict[int, float] = {}
+    for share, a, b in sorted(overlaps, key=lambda overlap: (-overlap[0], overlap[1], overlap[2])):
+        if a not in matched and b not in shares and share > 0:
+            matched.add(a)
+            shares[b] = share
+    return shares
 
 
-def choose_next_shape(cut: GridShape, left: int, right: int, partitions: int, memory: int, way: str) -> GridShape:
+def choose_next_shape(shape: GridShape, left: int, right: int, partitions: int, memory: int, policy: str) -> GridShape:
     """Return the next grid shape: the current one, unless its units hold too much or another shape pays off.
 
     Parameters
     ----------
-    cut
+    shape
         The current grid shape.
     left, right
         The bytes of both sides received so far.
@@ -115,28 +115,32 @@ def choose_next_shape(cut: GridShape, left: int, right: int, partitions: int, me
         Tasks that run at a time: the least number of units.
     memory
         The bytes that a unit may hold.
-    way
-        The policy, one of `waves.TABLES`: `hash` keeps the shape, `random` draws a random one.
+    policy
+        One of `waves.TABLES`: `hash` keeps the shape, `random` draws a random one.
     """
-    if cut.keyed or way == "hash":
-        return cut
-    if way == "random":
+    if shape.keyed or policy == "hash":
+        return shape
+    if policy == "random":
         return draw_shape(_MOST_AT_RANDOM, _MOST_AT_RANDOM)
-    if cut.unit_bytes(left, right) > memory:
+    if shape.unit_bytes(left, right) > memory:
         least = minimise_units(left, right, memory)
         return (
             least if least.left * least.right > partitions else _choose_for_partitions(left, right, partitions, memory)
         )
     best = _choose_for_partitions(left, right, partitions, memory)
-    if cut.left * cut.right < partitions:
+    if shape.left * shape.right < partitions:
         return best
     # Bytes that another shape saves on as many rows as were received so far; compared with the bytes to be moved.
-    saved = cut.read_bytes(left, right) - best.read_bytes(left, right)
-    return best if saved > moved(cut, best, left, right) else cut
+    saved_bytes = shape.read_bytes(left, right) - best.read_bytes(left, right)
+    return best if saved_bytes > moved(shape, best, left, right) else shape
 
 
 def _choose_for_partitions(left: int, right: int, partitions: int, memory: int) -> GridShape:
     """Return the grid shape with `partitions` units that reads the least; if none fits the memory, `minimise_units`."""
-    cuts = [GridShape(number, partitions // number) for number in range(1, partitions + 1) if partitions % number == 0]
-    fits = [cut for cut in cuts if cut.unit_bytes(left, right) <= memory]
-    return min(fits or [minimise_units(left, right, memory)], key=lambda cut: (cut.read_bytes(left, right), cut.left))
+    shapes = [
+        GridShape(number, partitions // number) for number in range(1, partitions + 1) if partitions % number == 0
+    ]
+    fits = [shape for shape in shapes if shape.unit_bytes(left, right) <= memory]
+    return min(
+        fits or [minimise_units(left, right, memory)], key=lambda shape: (shape.read_bytes(left, right), shape.left)
+    )

@@ -7,8 +7,8 @@
 
 All tasks that route rows share one load table, and any of them may act as the load balancer: it judges an interval, and
 proposes the routing table of the next. The first of several proposals for one interval is accepted, so there is one
-sequence of routing tables. A partition fetches the build rows of a bucket when the first probe rows of the bucket
-arrive. Build rows do not change, so tasks may route by different tables, as long as each probe row goes to one
+sequence of routing tables. A partition fetches the build rows of a bucket when it receives the first probe rows of
+the bucket. Build rows do not change, so tasks may route by different tables, as long as each probe row goes to one
 partition.
 """
 
@@ -29,11 +29,11 @@ INTERVAL_SECONDS = 0.5
 THRESHOLD = 0.2
 """The skew above which buckets are moved (α)."""
 
-_MADE_UP_FOR = 0.25
+_COMPENSATED_FRACTION = 0.25
 """Fraction of a partition's past excess load to compensate in the next interval. Compensating all of it would move
 buckets to and fro."""
 
-_WEIGHT_OF_BEFORE = 0.5
+_WEIGHT_OF_EARLIER = 0.5
 """Weight of the buckets' costs in earlier intervals: a single interval has few blocks of each bucket."""
 
 
@@ -58,7 +58,7 @@ class BucketReport:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> BucketReport:
-        """Read what `to_json` wrote."""
+        """Read the result of `to_json`."""
         return cls(parse_bucket_keys(data["rows"]), parse_bucket_keys(data["seconds"]))
 
 
@@ -84,7 +84,7 @@ class Interval:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Interval:
-        """Read what `to_json` wrote."""
+        """Read the result of `to_json`."""
         moved = {bucket: tuple(partitions) for bucket, partitions in parse_bucket_keys(data["moved"]).items()}
         return cls(
             data["number"],
@@ -132,9 +132,9 @@ class LoadTable:
         """
         rows, seconds = self.joined.rows, self.joined.seconds
         mean = sum(seconds.values()) / max(1, sum(rows.values()))
-        before = self.interval.routed
+        routed_before = self.interval.routed
         return {
-            bucket: (routed - before.get(bucket, 0))
+            bucket: (routed - routed_before.get(bucket, 0))
             * (seconds.get(bucket, 0.0) / rows[bucket] if rows.get(bucket) else mean)
             for bucket, routed in self.routed.rows.items()
         }
@@ -163,19 +163,21 @@ def judged(load_table: LoadTable, buckets: int, partitions: int) -> Interval:
     A partition whose load in all intervals so far is above the mean gets less in the next interval, as the stage ends
     only when its last partition does.
     """
-    before = load_table.interval
-    table = RoutingTable(buckets, partitions, before.moved, before.number)
-    now = load_table.costs()
+    interval = load_table.interval
+    table = RoutingTable(buckets, partitions, interval.moved, interval.number)
+    current_costs = load_table.costs()
     costs = {
-        bucket: now.get(bucket, 0.0) + _WEIGHT_OF_BEFORE * before.costs.get(bucket, 0.0)
-        for bucket in {*now, *before.costs}
+        bucket: current_costs.get(bucket, 0.0) + _WEIGHT_OF_EARLIER * interval.costs.get(bucket, 0.0)
+        for bucket in {*current_costs, *interval.costs}
     }
-    of_interval = _sum_loads(distribute_loads(table, now))
-    done = _add_loads(before.done or (0.0,) * partitions, of_interval)
-    ahead = [_MADE_UP_FOR * (load - sum(done) / partitions) for load in done]
-    expected = distribute_loads(table, costs)
-    planned = Balancer(THRESHOLD).plan(table, _add_loads(_sum_loads(expected), ahead), expected.__getitem__)
-    return Interval(before.number + 1, planned.moved, load_table.routed.rows, of_interval, costs, done)
+    interval_loads = _sum_loads(distribute_loads(table, current_costs))
+    done = _add_loads(interval.done or (0.0,) * partitions, interval_loads)
+    adjustments = [_COMPENSATED_FRACTION * (load - sum(done) / partitions) for load in done]
+    expected_loads = distribute_loads(table, costs)
+    planned = Balancer(THRESHOLD).plan(
+        table, _add_loads(_sum_loads(expected_loads), adjustments), expected_loads.__getitem__
+    )
+    return Interval(interval.number + 1, planned.moved, load_table.routed.rows, interval_loads, costs, done)
 
 
 def draw_interval(load_table: LoadTable, buckets: int, partitions: int) -> Interval:
@@ -188,8 +190,8 @@ def draw_interval(load_table: LoadTable, buckets: int, partitions: int) -> Inter
     return Interval(load_table.interval.number + 1, moved, load_table.routed.rows, (0.0,) * partitions)
 
 
-def _add_loads(some: Iterable[float], others: Iterable[float]) -> tuple[float, ...]:
-    return tuple(one + other for one, other in zip(some, others, strict=True))
+def _add_loads(left: Iterable[float], right: Iterable[float]) -> tuple[float, ...]:
+    return tuple(first + second for first, second in zip(left, right, strict=True))
 
 
 def _sum_loads(loads: Iterable[Mapping[int, float]]) -> tuple[float, ...]:

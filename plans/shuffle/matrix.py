@@ -24,7 +24,9 @@ _MOST_AT_RANDOM = 4
 _HALVES = 2
 
 
-def plan_matrix(counts: BucketCounts | None, cores: int, most: GridShape, way: str, *, full: bool = False) -> WavePlan:
+def plan_matrix(
+    counts: BucketCounts | None, cores: int, most: GridShape, policy: str, *, full: bool = False
+) -> WavePlan:
     """Return the units of a join.
 
     Parameters
@@ -35,52 +37,54 @@ def plan_matrix(counts: BucketCounts | None, cores: int, most: GridShape, way: s
         Tasks that run at a time.
     most
         See `minimise_perimeter`.
-    way
-        The policy, one of `waves.TABLES`: `hash` has one unit, `random` a random grid shape.
+    policy
+        One of `waves.TABLES`: `hash` has one unit, `random` a random grid shape.
     full
         Whether it is a full outer join.
     """
     if full:
-        return _plan_full_join(counts, cores, most, way)
-    cut = _draw_small_shape(most) if way == "random" else GridShape(1, 1)
-    if way == "planned" and counts is not None:
-        cut = minimise_perimeter(counts.probe_bytes, counts.build_bytes, cores, PARTITION_BUILD_BYTES, most)
-    return _plan(cut, (_estimate_load(counts, cut),) * (cut.left * cut.right))
+        return _plan_full_join(counts, cores, most, policy)
+    shape = _draw_small_shape(most) if policy == "random" else GridShape(1, 1)
+    if policy == "planned" and counts is not None:
+        shape = minimise_perimeter(counts.probe_bytes, counts.build_bytes, cores, PARTITION_BUILD_BYTES, most)
+    return _plan(shape, (_estimate_load(counts, shape),) * (shape.left * shape.right))
 
 
-def _plan_full_join(counts: BucketCounts | None, cores: int, most: GridShape, way: str) -> WavePlan:
+def _plan_full_join(counts: BucketCounts | None, cores: int, most: GridShape, policy: str) -> WavePlan:
     """Return units that divide the probe side, and owners that divide the build side: all pairs are tried twice.
 
     If no more than two tasks run at a time, this would gain nothing, and one unit joins everything.
     """
-    cut = _draw_small_shape(most) if way == "random" else GridShape(1, 1)
-    if way == "planned" and cores > _HALVES:
-        cut = GridShape(min(most.left, cores), min(most.right, cores))
-    owners = 0 if cut == GridShape(1, 1) else cut.right
-    units, parts = GridShape(cut.left, 1), GridShape(1, cut.right)
-    return _plan(units, (_estimate_load(counts, units),) * cut.left + (_estimate_load(counts, parts),) * owners, owners)
+    shape = _draw_small_shape(most) if policy == "random" else GridShape(1, 1)
+    if policy == "planned" and cores > _HALVES:
+        shape = GridShape(min(most.left, cores), min(most.right, cores))
+    owners = 0 if shape == GridShape(1, 1) else shape.right
+    units, parts = GridShape(shape.left, 1), GridShape(1, shape.right)
+    return _plan(
+        units, (_estimate_load(counts, units),) * shape.left + (_estimate_load(counts, parts),) * owners, owners
+    )
 
 
 def _draw_small_shape(most: GridShape) -> GridShape:
     return draw_shape(min(_MOST_AT_RANDOM, most.left), min(_MOST_AT_RANDOM, most.right))
 
 
-def _plan(cut: GridShape, loads: tuple[float, ...], owners: int = 0) -> WavePlan:
-    units = tuple((Share(0, row, cut.left, column, cut.right),) for row, column in cut.units)
-    return WavePlan(units, loads, loads, moved=0, split=0, cut=(cut.left, cut.right), owners=owners)
+def _plan(shape: GridShape, loads: tuple[float, ...], owners: int = 0) -> WavePlan:
+    units = tuple((Share(0, row, shape.left, column, shape.right),) for row, column in shape.units)
+    return WavePlan(units, loads, loads, moved=0, split=0, cut=(shape.left, shape.right), owners=owners)
 
 
-def _estimate_load(counts: BucketCounts | None, cut: GridShape) -> float:
-    return 0.0 if counts is None else BY_UNIT_COSTS.load(_divide_counts(counts, cut))
+def _estimate_load(counts: BucketCounts | None, shape: GridShape) -> float:
+    return 0.0 if counts is None else BY_UNIT_COSTS.load(_divide_counts(counts, shape))
 
 
-def _divide_counts(counts: BucketCounts, cut: GridShape) -> BucketCounts:
+def _divide_counts(counts: BucketCounts, shape: GridShape) -> BucketCounts:
     """Return the counts of one unit. Pairs count 0, as it is unknown beforehand which pairs match."""
     return BucketCounts(
-        counts.probe_rows // cut.left,
-        counts.build_rows // cut.right,
+        counts.probe_rows // shape.left,
+        counts.build_rows // shape.right,
         0,
-        counts.probe_bytes // cut.left,
-        counts.build_bytes // cut.right,
-        counts.blocks // min(cut.left, cut.right),
+        counts.probe_bytes // shape.left,
+        counts.build_bytes // shape.right,
+        counts.blocks // min(shape.left, shape.right),
     )

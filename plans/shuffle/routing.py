@@ -40,8 +40,8 @@ class RoutingTable:
                 f"a routing table needs a bucket and a partition, not {self.buckets} and {self.partitions}"
             )
         for bucket, partitions in self.moved.items():
-            known = 0 <= bucket < self.buckets and all(0 <= partition < self.partitions for partition in partitions)
-            if not partitions or len({*partitions}) < len(partitions) or not known:
+            in_range = 0 <= bucket < self.buckets and all(0 <= partition < self.partitions for partition in partitions)
+            if not partitions or len({*partitions}) < len(partitions) or not in_range:
                 raise ValueError(
                     f"bucket {bucket} of {self.buckets} cannot go to partitions {partitions} of {self.partitions}"
                 )

@@ -87,7 +87,7 @@ def plan_waves(
     scale
         The measured costs of rows and pairs in an earlier run of such a join.
     marks
-        Whether the owner of a split bucket receives all of its probe rows, to emit the build rows that none matches.
+        Whether the owner of a split bucket receives all of its probe rows, to emit unmatched build rows.
     way
         The policy, one of `TABLES`.
     """
@@ -101,35 +101,35 @@ def plan_waves(
         loads, bucket_count, choose_partition_count(sum(loads.values()), build_bytes, cores, bucket_count), shares
     )
     count = planned.partitions
-    before = _sum_partition_loads(RoutingTable(bucket_count, count), loads)
+    loads_before = _sum_partition_loads(RoutingTable(bucket_count, count), loads)
     partitions: list[list[Share]] = [[] for _ in range(count)]
-    after = [0.0] * count
+    loads_after = [0.0] * count
     split = 0
     for bucket in buckets:
         homes = planned.partitions_of(bucket)[: max(1, shares(bucket))]
         for number, partition in enumerate(homes):
             partitions[partition].append(Share(bucket, number, len(homes)))
-            after[partition] += loads[bucket] / len(homes)
+            loads_after[partition] += loads[bucket] / len(homes)
         split += len(homes) > 1
     for bucket in range(bucket_count):
         if bucket not in buckets:  # a map task that is run again may send rows of this bucket
             partitions[planned.home(bucket)].append(Share(bucket, 0, 1))
     moved = len(planned.moved) - split
-    first = sorted(range(count), key=lambda partition: -after[partition])
+    order = sorted(range(count), key=lambda partition: -loads_after[partition])
     return WavePlan(
-        tuple(tuple(partitions[partition]) for partition in first),
-        tuple(before[partition] for partition in first),
-        tuple(after[partition] for partition in first),
+        tuple(tuple(partitions[partition]) for partition in order),
+        tuple(loads_before[partition] for partition in order),
+        tuple(loads_after[partition] for partition in order),
         moved,
         split,
-        work=tuple(_estimate_work(partitions[partition], buckets) for partition in first),
+        work=tuple(_estimate_work(partitions[partition], buckets) for partition in order),
     )
 
 
 def _estimate_work(partition: Sequence[Share], buckets: Mapping[int, BucketCounts]) -> tuple[float, float]:
-    known = [(buckets[share.bucket], share.count) for share in partition if share.bucket in buckets]
-    return sum(counts.estimate_receive_seconds(count) for counts, count in known), sum(
-        counts.met / count for counts, count in known
+    counted = [(buckets[share.bucket], share.count) for share in partition if share.bucket in buckets]
+    return sum(counts.estimate_receive_seconds(count) for counts, count in counted), sum(
+        counts.met / count for counts, count in counted
     )
 
 
@@ -138,14 +138,14 @@ def choose_partition_count(seconds: float, build_bytes: int, cores: int, most: i
 
     A number above `cores` is a multiple of `cores`, so that all cores have equally many, unless `most` is smaller.
     """
-    wanted = max(
+    count = max(
         math.ceil(seconds / PARTITION_SECONDS),
         min(cores, math.ceil(seconds / LEAST_PARTITION_SECONDS)),
         math.ceil(build_bytes / PARTITION_BUILD_BYTES),
     )
-    if wanted > cores:
-        wanted = cores * math.ceil(wanted / cores)
-    return max(1, min(wanted, most))
+    if count > cores:
+        count = cores * math.ceil(count / cores)
+    return max(1, min(count, most))
 
 
 Shares = Callable[[int], int]
@@ -188,10 +188,10 @@ TABLES: Mapping[str, Callable[[Mapping[int, float], int, int, Shares], RoutingTa
 
 
 def _sum_partition_loads(table: RoutingTable, loads: Mapping[int, float]) -> list[float]:
-    found = [0.0] * table.partitions
+    sums = [0.0] * table.partitions
     for bucket, load in loads.items():
-        found[table.home(bucket)] += load
-    return found
+        sums[table.home(bucket)] += load
+    return sums
 
 
 @dataclass(frozen=True)
@@ -221,8 +221,8 @@ def count_buckets(
     A bucket is left out if nothing was sent, or nothing of a side that the join needs.
     """
 
-    def found() -> Iterator[tuple[int, BucketCounts]]:
-        for bucket, met in enumerate(pairs):
+    def list_counts() -> Iterator[tuple[int, BucketCounts]]:
+        for bucket, pair_count in enumerate(pairs):
             sent, sent_builds = probe.sent[bucket], sum(build.sent[bucket] for build in builds)
             if (sent or not needs_probe) and (sent_builds or not needs_build) and sent + sent_builds:
                 yield (
@@ -230,11 +230,11 @@ def count_buckets(
                     BucketCounts(
                         probe.rows[bucket],
                         sum(build.rows[bucket] for build in builds),
-                        met,
+                        pair_count,
                         probe.sizes[bucket],
                         sum(build.sizes[bucket] for build in builds),
                         sum(min(side.rows[bucket], side.maps) for side in (probe, *builds)),
                     ),
                 )
 
-    return dict(found())
+    return dict(list_counts())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-_KEPT = 0.8
+_DECAY = 0.8
 """Factor of the counts before a batch in the counts after it."""
 
 
@@ -18,9 +18,9 @@ class BucketRows:
     orders: Mapping[int, int] = field(default_factory=dict)
     operators: Mapping[int, int] = field(default_factory=dict)
 
-    def derive_next(self, came: Iterable[BucketRows]) -> BucketRows:
+    def derive_next(self, batch_counts: Iterable[BucketRows]) -> BucketRows:
         """Return the counts after a batch, given the batch's counts in each partition."""
-        partitions = [*came]
+        partitions = [*batch_counts]
         return BucketRows(
             _decay_counts(self.orders, [partition.orders for partition in partitions]),
             _decay_counts(self.operators, [partition.operators for partition in partitions]),
@@ -32,12 +32,12 @@ class BucketRows:
 
     @classmethod
     def from_data(cls, data: Any) -> BucketRows:
-        """Read what `to_data` returned."""
+        """Read the result of `to_data`."""
         return cls(*(dict(pairs) for pairs in data))
 
 
-def _decay_counts(before: Mapping[int, int], came: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    counts = Counter({bucket: int(rows * _KEPT) for bucket, rows in before.items()})
-    for rows in came:
+def _decay_counts(previous: Mapping[int, int], batch_counts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    counts = Counter({bucket: int(rows * _DECAY) for bucket, rows in previous.items()})
+    for rows in batch_counts:
         counts.update(rows)
     return dict(sorted((+counts).items()))

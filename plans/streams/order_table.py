@@ -62,12 +62,12 @@ class OrderTable:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> OrderTable:
-        """Read what `to_data` returned."""
-        whole, parts = (
+        """Read the result of `to_data`."""
+        unsplit, parts = (
             RoutingTable(BUCKETS, data["partitions"], {bucket: (partition,) for bucket, partition in data[name]})
             for name in ("whole", "parts")
         )
-        return cls(whole, parts, dict(data["merged"]))
+        return cls(unsplit, parts, dict(data["merged"]))
 
     def load(self, rows: Mapping[int, float]) -> float:
         """Return the time to process these rows per order bucket, in units of the time of one row."""
@@ -91,11 +91,11 @@ def distribute_keys(partitions: int, buckets: Iterable[int]) -> OrderTable:
 
 def draw_order_table(partitions: int, may_split: bool) -> OrderTable:
     """Return a random table."""
-    moved = [{bucket: (random.randrange(partitions),) for bucket in range(BUCKETS)} for _ in range(2)]
+    assignments = [{bucket: (random.randrange(partitions),) for bucket in range(BUCKETS)} for _ in range(2)]
     split = random.sample(range(BUCKETS), random.randrange(BUCKETS) if may_split else 0)
     return OrderTable(
-        RoutingTable(BUCKETS, partitions, moved[0]),
-        RoutingTable(BUCKETS, partitions, moved[1]),
+        RoutingTable(BUCKETS, partitions, assignments[0]),
+        RoutingTable(BUCKETS, partitions, assignments[1]),
         {bucket: random.randrange(partitions) for bucket in split},
     )
 
@@ -121,8 +121,8 @@ def plan_next_table(
     if sum(rows.values()) < _LEAST_ROWS:
         return table
     split = _choose_split_buckets(rows, table.partitions) if may_split else set[int]()
-    whole = _even_out(table.whole, {bucket: count for bucket, count in rows.items() if bucket not in split})
-    following = OrderTable(whole, _even_out(table.parts, parts), _assign_merges(split, rows, table.partitions))
+    unsplit = _even_out(table.whole, {bucket: count for bucket, count in rows.items() if bucket not in split})
+    following = OrderTable(unsplit, _even_out(table.parts, parts), _assign_merges(split, rows, table.partitions))
     if {*following.merged} == {*table.merged} and _gains(table.parts, following.parts, parts):
         return following
     return following if following.load(rows) < _GAIN * table.load(rows) else table
@@ -167,10 +167,10 @@ def _choose_split_buckets(rows: Mapping[int, float], partitions: int) -> set[int
     return best
 
 
-def _estimate_time(rows: Mapping[int, float], split: set[int], whole: Iterable[float], partitions: int) -> float:
+def _estimate_time(rows: Mapping[int, float], split: set[int], unsplit: Iterable[float], partitions: int) -> float:
     """Return the time of both stages: the rows of split buckets, then whole buckets and merges."""
     merges = [MERGE_COST * rows.get(bucket, 0) for bucket in split]
-    return sum(rows.get(bucket, 0) for bucket in split) / partitions + compute_makespan([*whole, *merges], partitions)
+    return sum(rows.get(bucket, 0) for bucket in split) / partitions + compute_makespan([*unsplit, *merges], partitions)
 
 
 def compute_makespan(loads: Iterable[float], partitions: int) -> float:

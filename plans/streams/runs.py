@@ -31,18 +31,20 @@ class BatchRun:
     def parts(self) -> tuple[BatchRun, ...]:
         """The runs that it was compacted from; empty if it is a single batch."""
         size = (self.last - self.first + 1) // FAN_OUT
-        return tuple(BatchRun(at, at + size - 1) for at in range(self.first, self.last + 1, size)) if size else ()
+        return (
+            tuple(BatchRun(first, first + size - 1) for first in range(self.first, self.last + 1, size)) if size else ()
+        )
 
 
 def list_runs_before(batch: int) -> list[BatchRun]:
     """Return the runs of all batches before this one, the oldest first."""
     runs: list[BatchRun] = []
-    at = 0
+    first = 0
     for level in range(LEVELS, -1, -1):
         size = FAN_OUT**level
-        while at + size <= batch:
-            runs.append(BatchRun(at, at + size - 1))
-            at += size
+        while first + size <= batch:
+            runs.append(BatchRun(first, first + size - 1))
+            first += size
     return runs
 
 

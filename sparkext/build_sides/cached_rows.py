@@ -117,8 +117,8 @@ def evict_other_entries(used: Iterable[tuple[BuildSource, IndexRecipe]], max_byt
     """Evict entries of this node's cache beyond `max_bytes`, except the indexes of these sources."""
     try:
         entries = {source.entry(recipe) for source, recipe in used}
-        if kept := {entry for entry in entries if entry is not None}:
-            evict(kept, max_bytes)
+        if entries_in_use := {entry for entry in entries if entry is not None}:
+            evict(entries_in_use, max_bytes)
     except OSError as error:
         if error.errno not in _DISK_PROBLEMS:
             raise  # otherwise there is no cache, and `CachedRows.open` has warned about it

@@ -35,37 +35,39 @@ def collect_batches(
 ) -> pa.Table:
     """Gather a build side's batches into a table of these types, and stop as soon as they exceed `max_bytes`.
 
-    `order`: indexes of the batches in the order of the table, read after the last batch; if empty, the order of
-    arrival.
+    `order`: indexes of the batches in the order of the table, read after the last batch. If it is empty, the
+    batches are in the order in which they are received.
 
     Raises
     ------
     BuildSideTooLargeError
         See `check_build_size`.
     """
-    kept: list[pa.RecordBatch] = []
+    collected: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:
         size += batch.nbytes
         rows += batch.num_rows
         check_build_size(rows, size, max_bytes)
-        kept.append(batch)
-    return _combine_batches([kept[number] for number in order] if order else kept, schema)
+        collected.append(batch)
+    return _combine_batches([collected[number] for number in order] if order else collected, schema)
 
 
 def read_streamed_table(buffer: pa.Buffer, schema: pa.Schema) -> pa.Table:
     """Read consecutive Arrow streams as a table of these types, without copying."""
     source = pa.BufferReader(buffer)
-    kept: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     while source.tell() < buffer.size:
         with pa.ipc.open_stream(source) as stream:
-            kept.extend(stream)
-    return _combine_batches(kept, schema)
+            batches.extend(stream)
+    return _combine_batches(batches, schema)
 
 
-def _combine_batches(kept: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+def _combine_batches(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     columns = [
-        pa.chunked_array([conform(batch.column(number), field.type) for batch in kept], None if kept else field.type)
+        pa.chunked_array(
+            [conform(batch.column(number), field.type) for batch in batches], None if batches else field.type
+        )
         for number, field in enumerate(schema)
     ]
     return pa.Table.from_arrays(columns, names=schema.names)
@@ -122,7 +124,7 @@ def read_build_file(buffer: pa.Buffer, origin: str) -> tuple[int, list[pa.Array]
         The file is truncated, damaged or of another version.
     """
     footer = read_footer(buffer, origin)
-    return footer["rows"], [read_column(buffer, place) for place in footer["columns"]]
+    return footer["rows"], [read_column(buffer, location) for location in footer["columns"]]
 
 
 def write_column(writer: ContainerWriter, column: pa.Array | pa.ChunkedArray, name: str = "") -> dict[str, Any]:
@@ -150,13 +152,13 @@ def write_column(writer: ContainerWriter, column: pa.Array | pa.ChunkedArray, na
     }
 
 
-def read_column(buffer: pa.Buffer, place: Mapping[str, Any]) -> pa.Array:
+def read_column(buffer: pa.Buffer, location: Mapping[str, Any]) -> pa.Array:
     """Return the column at this location, without copying."""
-    if "buffers" not in place:
-        return pa.ipc.open_stream(buffer.slice(place["offset"], place["length"])).read_next_batch().column(0)
-    arrow_type = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(place["type"]))).field(0).type
-    buffers = [None if part is None else buffer.slice(*part) for part in place["buffers"]]
-    return pa.Array.from_buffers(arrow_type, place["rows"], buffers, place["nulls"])
+    if "buffers" not in location:
+        return pa.ipc.open_stream(buffer.slice(location["offset"], location["length"])).read_next_batch().column(0)
+    arrow_type = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(location["type"]))).field(0).type
+    buffers = [None if part is None else buffer.slice(*part) for part in location["buffers"]]
+    return pa.Array.from_buffers(arrow_type, location["rows"], buffers, location["nulls"])
 
 
 def _byte_width(arrow_type: pa.DataType) -> int | None:
@@ -176,8 +178,8 @@ def _data_pieces(chunks: Sequence[pa.Array], arrow_type: pa.DataType) -> list[It
     width = _byte_width(arrow_type)
     if width is not None:
         return [(chunk.buffers()[1].slice(chunk.offset * width, len(chunk) * width) for chunk in chunks if len(chunk))]
-    wide = pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type)
-    offsets = _offset_pieces(chunks, np.dtype(np.int64 if wide else np.int32))
+    is_large = pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type)
+    offsets = _offset_pieces(chunks, np.dtype(np.int64 if is_large else np.int32))
     return [offsets, (data[ends[0] : ends[-1]] for ends, data in map(view_raw_var_bytes, chunks))]
 
 
@@ -186,8 +188,8 @@ def _offset_pieces(chunks: Sequence[pa.Array], dtype: np.dtype[Any]) -> Iterator
     yield np.zeros(1, dtype=dtype)
     for chunk in chunks:
         ends, _ = view_raw_var_bytes(chunk)
-        moved = end - int(ends[0])
-        yield ends[1:] if moved == 0 and ends.dtype == dtype else ends[1:].astype(dtype) + dtype.type(moved)
+        shift = end - int(ends[0])
+        yield ends[1:] if shift == 0 and ends.dtype == dtype else ends[1:].astype(dtype) + dtype.type(shift)
         end += int(ends[-1]) - int(ends[0])
 
 

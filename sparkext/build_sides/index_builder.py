@@ -101,8 +101,8 @@ def _drop_row_ids(index: AnyIndex) -> AnyIndex:
     if isinstance(index, RangeIndex):
         groups = index.groups if index.groups.rows is None else replace(index.groups, rows=none)  # type: ignore[type-var]
         return replace(index, rows=none, groups=groups)
-    kept: AnyIndex = replace(index, rows=none)  # type: ignore[type-var]
-    return kept
+    without_ids: AnyIndex = replace(index, rows=none)  # type: ignore[type-var]
+    return without_ids
 
 
 def build_index(
@@ -132,7 +132,7 @@ def build_index(
             normalise_keys(key_columns, recipe.null_safe, ranges)
             if key_columns
             else NormalisedKeys(rows, None, None, None),
-            lambda kept: _build_equality_index(kept, recipe, threads)[0],
+            lambda group_keys: _build_equality_index(group_keys, recipe, threads)[0],
             recipe.inverted,
             threads=threads,
         )

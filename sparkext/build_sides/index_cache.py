@@ -39,21 +39,21 @@ def forget(digests: Collection[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def evict(kept: Collection[Path], max_bytes: int) -> None:
-    """Remove entries, least recently used first, until the rest take at most `max_bytes`; never those in `kept`."""
+def evict(entries_in_use: Collection[Path], max_bytes: int) -> None:
+    """Remove entries, least recently used first, until the rest take at most `max_bytes`; never `entries_in_use`."""
     folder = local_folder()
     # List the folder only once: every task calls this function, and the folder may have thousands of entries.
     # Concurrent tasks evict the same entries.
     names = {item.name for item in folder.iterdir()}
-    found = []
+    candidates = []
     for entry in (folder / name for name in names if name.endswith(INDEX_SUFFIX)):
         with contextlib.suppress(FileNotFoundError):
-            found.append((_read_last_use(entry), entry, entry.stat().st_size))
-    total = sum(size for _, _, size in found)
-    for _, entry, size in sorted(found):
+            candidates.append((_read_last_use(entry), entry, entry.stat().st_size))
+    total = sum(size for _, _, size in candidates)
+    for _, entry, size in sorted(candidates):
         if total <= max_bytes:
             break
-        if entry not in kept:
+        if entry not in entries_in_use:
             entry.unlink(missing_ok=True)
             names.discard(entry.name)
             total -= size

@@ -60,14 +60,14 @@ def write_index_file(
 ) -> None:
     """Write all arrays of the index, and columns of the build side by index, unless they are in another file."""
     writer = ContainerWriter(stream)
-    kept = None
+    locations = None
     if columns is not None:
-        kept = [{"number": number, **write_column(writer, column)} for number, column in columns]
+        locations = [{"number": number, **write_column(writer, column)} for number, column in columns]
     arrays: list[dict[str, Any]] = []
     for name, array in index.arrays.items():
         offset, _ = writer.block(partial(_write_array, array))
         arrays.append({"name": name, "dtype": array.dtype.str, "count": array.size, "offset": offset})
-    writer.finish({"arrays": arrays, "attributes": index.attributes, "info": vars(info), "columns": kept})
+    writer.finish({"arrays": arrays, "attributes": index.attributes, "info": vars(info), "columns": locations})
 
 
 def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo, dict[int, pa.Array] | None]:
@@ -86,8 +86,10 @@ def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo
     info = IndexInfo(**footer["info"])
     if info.kind not in _KINDS:
         raise BuildFileError(f"{origin}: unknown index kind {info.kind!r}")
-    kept = footer["columns"]
-    columns = None if kept is None else {place["number"]: read_column(buffer, place) for place in kept}
+    locations = footer["columns"]
+    columns = (
+        None if locations is None else {location["number"]: read_column(buffer, location) for location in locations}
+    )
     return _KINDS[info.kind].from_arrays(arrays, footer["attributes"]), info, columns
 
 

@@ -71,19 +71,19 @@ class BuildSide:
         assert isinstance(self.index, RangeIndex)
         return self._translate_matches(find_nearest(self.index, keys))
 
-    def _translate_matches(self, found: M) -> M:
-        return replace(found, rows=None) if self.info.clustered else found
+    def _translate_matches(self, matches: M) -> M:
+        return replace(matches, rows=None) if self.info.clustered else matches
 
 
 def index_in_memory(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> BuildSide:
     """Index a build side in this process, without sharing it."""
     built = index_columns(rows, list(columns), recipe, threads=1, keep=False)
-    own = (
+    stored_columns = (
         enumerate(columns)
         if built.columns is None
         else ((number, make_contiguous(column)) for number, column in built.columns)
     )
-    return BuildSide.of(rows, dict(own), built.index, built.info)
+    return BuildSide.of(rows, dict(stored_columns), built.index, built.info)
 
 
 def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
@@ -145,8 +145,8 @@ def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
         return index_columns(rows, list(columns), recipe, threads=1, keep=False)
 
     index_path = index_path_of(path, recipe)
-    index, info, own = read_published(index_path, partial(_write, index_path, build), _read_index)
-    return BuildSide.of(rows, dict(enumerate(columns)) if own is None else own, index, info)
+    index, info, stored_columns = read_published(index_path, partial(_write, index_path, build), _read_index)
+    return BuildSide.of(rows, dict(enumerate(columns)) if stored_columns is None else stored_columns, index, info)
 
 
 def _map_cached_index(path: Path) -> BuildSide:

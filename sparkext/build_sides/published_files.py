@@ -95,14 +95,14 @@ class StreamedBroadcast(MappedFile):
     def build_file(self) -> Path:
         """Return the build file; write it if no worker of this node has, or if it is damaged."""
         streams = self.path()
-        made = streams.with_name(f"{streams.name}.{self.digest()[:16]}.{BUILD_SUFFIX}")
+        build_path = streams.with_name(f"{streams.name}.{self.digest()[:16]}.{BUILD_SUFFIX}")
 
         def write() -> None:
-            with atomic_file(made) as stream:
+            with atomic_file(build_path) as stream:
                 write_build_file(self._table(), stream)
 
-        read_published(made, write, map_checked)
-        return made
+        read_published(build_path, write, map_checked)
+        return build_path
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns, made contiguous in this process's memory."""

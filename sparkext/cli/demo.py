@@ -48,10 +48,10 @@ Tables = Mapping[str, "DataFrame"]
 
 def join_by_default(tables: Tables) -> DataFrame:
     """Return the joins as Spark plans them without hints."""
-    out = tables[PROBE_SIDE]
+    frame = tables[PROBE_SIDE]
     for other, probe_key, build_key in JOINS:
-        out = out.join(tables[other], out[probe_key] == tables[other][build_key])
-    return out
+        frame = frame.join(tables[other], frame[probe_key] == tables[other][build_key])
+    return frame
 
 
 def join_by_broadcast(tables: Tables) -> DataFrame:
@@ -72,15 +72,15 @@ def join_in_map_in_arrow(tables: Tables) -> DataFrame:
     """Return the joins as one pipeline in a `mapInArrow`, which receives rows from Spark and returns rows to Spark."""
     from sparkext import pipelined_join
 
-    out = tables[PROBE_SIDE]
-    settings = out.sparkSession.conf
+    frame = tables[PROBE_SIDE]
+    settings = frame.sparkSession.conf
     settings.set("spark.sparkext.mode", "off")  # otherwise the extension would plan these joins, too
     try:
         for other, probe_key, build_key in JOINS:
-            out = out.transform(pipelined_join(tables[other], on=[(probe_key, build_key)]))
+            frame = frame.transform(pipelined_join(tables[other], on=[(probe_key, build_key)]))
     finally:
         settings.set("spark.sparkext.mode", "hint")
-    return out
+    return frame
 
 
 DEFAULT, BROADCAST = "Spark, default plan", "Spark, broadcast hints"
@@ -183,14 +183,14 @@ def _open_tables(spark: SparkSession, folder: Path, links: Path) -> Tables:
 
 def _compare(
     contestants: Mapping[str, Callable[[Tables], DataFrame]],
-    opened: Callable[[], Tables],
+    open_tables: Callable[[], Tables],
     scale_factor: float,
     runs: int,
 ) -> int:
     prints = {}
     for name, build in contestants.items():
         with _report_step(f"verifying: rows and checksum of {name}"):
-            prints[name] = compute_result_fingerprint(build(opened()))
+            prints[name] = compute_result_fingerprint(build(open_tables()))
     different = [name for name in prints if prints[name] != prints[DEFAULT]]
     if different:
         print(_describe_mismatch(prints, different))
@@ -199,10 +199,10 @@ def _compare(
     seconds: dict[str, list[float]] = {name: [] for name in prints}
     for name, build in contestants.items():
         with _report_step(f"warming up: {name}"):
-            _time(build, opened())
+            _time(build, open_tables())
     for number in range(1, runs + 1):
         for name, build in contestants.items():
-            tables = opened()
+            tables = open_tables()
             with _report_step(f"timing, run {number} of {runs}: {name}"):
                 elapsed, last = _time(build, tables)
             seconds[name].append(elapsed)
@@ -229,14 +229,14 @@ def format_timing_table(measurements: Sequence[Measurement]) -> str:
     """Return the measurements as a plain text table; the first is the reference of the column `speed-up`."""
     rows = [
         (
-            each.name,
-            f"{each.median:.2f}",
-            f"{min(each.seconds):.2f} - {max(each.seconds):.2f}",
-            f"{each.rows:,}",
-            f"{each.rows / each.median / 1e6:.2f}",
-            f"{measurements[0].median / each.median:.2f}x",
+            measurement.name,
+            f"{measurement.median:.2f}",
+            f"{min(measurement.seconds):.2f} - {max(measurement.seconds):.2f}",
+            f"{measurement.rows:,}",
+            f"{measurement.rows / measurement.median / 1e6:.2f}",
+            f"{measurements[0].median / measurement.median:.2f}x",
         )
-        for each in measurements
+        for measurement in measurements
     ]
     return format_table(("plan", "median s", "min - max s", "rows", "Mrow/s", "speed-up"), rows)
 

@@ -74,11 +74,11 @@ def run_checks(only: Sequence[str] = ()) -> Iterator[Finding]:
 
 def check_python() -> Finding:
     """Check the version of this Python."""
-    found = ".".join(map(str, sys.version_info[:3]))
+    version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST_PYTHON:
-        return Finding(Status.FAIL, "python", found, f"use Python {format_release(OLDEST_PYTHON)} or later")
+        return Finding(Status.FAIL, "python", version, f"use Python {format_release(OLDEST_PYTHON)} or later")
     return Finding(
-        Status.OK, "python", f"{found} ({format_release(OLDEST_PYTHON)} or later is required; {sys.executable})"
+        Status.OK, "python", f"{version} ({format_release(OLDEST_PYTHON)} or later is required; {sys.executable})"
     )
 
 

@@ -45,8 +45,8 @@ def start_local_session(
                 spark = builder.getOrCreate()
         except Exception as error:
             log.seek(0)
-            said = "".join(log.read().decode(errors="replace").splitlines(keepends=True)[-20:])
-            raise EnvironmentProblemError(f"Spark did not start: {summarise_error(error)}\n{said}") from error
+            log_end = "".join(log.read().decode(errors="replace").splitlines(keepends=True)[-20:])
+            raise EnvironmentProblemError(f"Spark did not start: {summarise_error(error)}\n{log_end}") from error
     try:
         spark.sparkContext.setLogLevel("ERROR")
         yield spark

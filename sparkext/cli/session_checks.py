@@ -115,8 +115,8 @@ def _run_check_on_nodes(
 ) -> Iterator[Finding]:
     """Yield the distinct findings of one check. If there are several nodes, each finding names its nodes."""
     hosts: dict[Finding, list[str]] = {}
-    for one in facts:
-        hosts.setdefault(run_guarded(title, lambda one=one: check(one)), []).append(one["host"])  # type: ignore[misc]
+    for node in facts:
+        hosts.setdefault(run_guarded(title, lambda node=node: check(node)), []).append(node["host"])  # type: ignore[misc]
     for finding, names in hosts.items():
         yield finding if len(facts) == 1 else replace(finding, detail=f"{', '.join(names)}: {finding.detail}")
 
@@ -134,9 +134,9 @@ def check_session(version: str, master: str, seconds: float) -> Finding:
 def check_options(spark: SparkSession) -> Finding:
     """Check this package's options in the session."""
     options = read_configured_options(spark)
-    found = find_configuration_problems(options)
-    if found:
-        return Finding(Status.WARN, "options", found[0], "see python -m sparkext options", tuple(found[1:]))
+    problems = find_configuration_problems(options)
+    if problems:
+        return Finding(Status.WARN, "options", problems[0], "see python -m sparkext options", tuple(problems[1:]))
     return Finding(Status.OK, "options", f"{format_count(len(options), 'option')} set")
 
 
@@ -151,16 +151,16 @@ def check_io_encryption(spark: SparkSession) -> Finding:
 
 def check_table_formats() -> Finding:
     """Check the versions of the table formats in the session."""
-    found = {name: version for name in LAKES if (version := find_table_format_version(name)) is not None}
-    if not found:
+    releases = {name: version for name in LAKES if (version := find_table_format_version(name)) is not None}
+    if not releases:
         return Finding(Status.OK, "lake tables", "the session has neither Delta Lake nor Iceberg; both are optional")
-    told = ", ".join(f"{name} {version}" for name, version in found.items())
-    untested = [name for name, version in found.items() if parse_release(version) != LAKES[name]]
+    versions = ", ".join(f"{name} {version}" for name, version in releases.items())
+    untested = [name for name, version in releases.items() if parse_release(version) != LAKES[name]]
     if untested:
         tested = " and ".join(f"{name} {format_release(LAKES[name])}" for name in untested)
         advice = f"compare results with spark.sparkext.mode=off first: tested with {tested}"
-        return Finding(Status.WARN, "lake tables", told, advice)
-    return Finding(Status.OK, "lake tables", f"{told}: workers read their tables")
+        return Finding(Status.WARN, "lake tables", versions, advice)
+    return Finding(Status.OK, "lake tables", f"{versions}: workers read their tables")
 
 
 def check_local_dirs(spark: SparkSession) -> Finding:
@@ -172,11 +172,11 @@ def check_local_dirs(spark: SparkSession) -> Finding:
         advice = "create it, or set SPARK_LOCAL_DIRS to folders that can be written"
         return Finding(Status.FAIL, "local dirs", f"not writable: {', '.join(locked)}", advice)
     free = {folder: shutil.disk_usage(folder).free for folder in folders}
-    room = ", ".join(f"{format_bytes(space)} free in {folder}" for folder, space in free.items())
+    free_space = ", ".join(f"{format_bytes(space)} free in {folder}" for folder, space in free.items())
     if min(free.values()) < _ENOUGH_DISK:
         advice = f"set SPARK_LOCAL_DIRS to a disk with {format_bytes(_ENOUGH_DISK)}, or keep build sides small"
-        return Finding(Status.WARN, "local dirs", f"{room}: little for build sides and their indexes", advice)
-    return Finding(Status.OK, "local dirs", f"{room}, for build sides and their indexes")
+        return Finding(Status.WARN, "local dirs", f"{free_space}: little for build sides and their indexes", advice)
+    return Finding(Status.OK, "local dirs", f"{free_space}, for build sides and their indexes")
 
 
 # --- checks of workers ----------------------------------------------------------------------------
@@ -198,9 +198,9 @@ def collect_worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
         import socket
         import sys
 
-        def attempt(ask: Callable[[], Any]) -> Any:
+        def attempt(question: Callable[[], Any]) -> Any:
             try:
-                return ask()
+                return question()
             except Exception as error:
                 return f"!{type(error).__name__}: {error}"
 
@@ -251,8 +251,8 @@ def check_worker_python(facts: Mapping[str, Any]) -> Finding:
 
 def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
     """Check that the worker can import the packages, and has the same version of sparkext."""
-    detail = ", ".join(f"{name} {found.lstrip('!')}" for name, found in facts["imports"].items())
-    if any(found.startswith("!") for found in facts["imports"].values()):
+    detail = ", ".join(f"{name} {version.lstrip('!')}" for name, version in facts["imports"].items())
+    if any(version.startswith("!") for version in facts["imports"].values()):
         advice = f"install sparkext for {facts['executable']}, or {_NAME_THIS_PYTHON}"
         return Finding(Status.FAIL, "worker imports", detail, advice)
     if facts["imports"]["sparkext"] != __version__:
@@ -271,20 +271,20 @@ def check_numba_cache(facts: Mapping[str, Any]) -> Finding:
 
 def check_worker_memory(facts: Mapping[str, Any]) -> Finding:
     """Check the memory limits from which a worker derives its output budgets."""
-    broken = [found for found in (facts["memory"], facts["headroom"]) if isinstance(found, str)]
+    broken = [fact for fact in (facts["memory"], facts["headroom"]) if isinstance(fact, str)]
     if broken:
         return Finding(Status.FAIL, "memory", broken[0].lstrip("!"), "this is a bug in sparkext: please report it")
-    looked_at = tuple(f"{name}: {value}" for name, value in facts["memory"][:-1])
+    limits = tuple(f"{name}: {value}" for name, value in facts["memory"][:-1])
     if not facts["headroom"]:
         detail = "no memory limit is known, so budgets do not adapt to memory"
-        return Finding(Status.WARN, "memory", detail, "set spark.sparkext.memory.maxBytes", looked_at)
+        return Finding(Status.WARN, "memory", detail, "set spark.sparkext.memory.maxBytes", limits)
     free, limit = facts["headroom"]
     detail = f"{format_bytes(free)} free for a worker, determined by {LIMITS[limit]}"
     if free < _ENOUGH_MEMORY:
-        enough = format_bytes(_ENOUGH_MEMORY)
-        advice = f"free some memory: a worker needs at least 256 MiB for joins; {enough} is recommended"
-        return Finding(Status.WARN, "memory", detail, advice, looked_at)
-    return Finding(Status.OK, "memory", detail, more=looked_at)
+        recommended = format_bytes(_ENOUGH_MEMORY)
+        advice = f"free some memory: a worker needs at least 256 MiB for joins; {recommended} is recommended"
+        return Finding(Status.WARN, "memory", detail, advice, limits)
+    return Finding(Status.OK, "memory", detail, more=limits)
 
 
 def check_join(spark: SparkSession) -> Finding:
@@ -298,12 +298,12 @@ def check_join(spark: SparkSession) -> Finding:
     if rows != 500:
         advice = "this is a bug in sparkext: please report it"
         return Finding(Status.FAIL, "a join", f"returned {rows} rows instead of 500", advice)
-    took = f"500 of 1,000 rows in {time.perf_counter() - started:.1f} s"
+    timing = f"500 of 1,000 rows in {time.perf_counter() - started:.1f} s"
     if not plans_joins(spark):
-        return Finding(Status.OK, "a join", f"{took}, through mapInArrow: no extension plans joins in this session")
+        return Finding(Status.OK, "a join", f"{timing}, through mapInArrow: no extension plans joins in this session")
     if reasons := list_declined_joins(joined):
-        return Finding(Status.WARN, "a join", f"{took}, by Spark: the extension declined it", f"fix: {reasons[0]}")
-    return Finding(Status.OK, "a join", f"{took}, planned by the extension")
+        return Finding(Status.WARN, "a join", f"{timing}, by Spark: the extension declined it", f"fix: {reasons[0]}")
+    return Finding(Status.OK, "a join", f"{timing}, planned by the extension")
 
 
 WORKER_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], Finding]] = {

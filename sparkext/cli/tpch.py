@@ -32,7 +32,7 @@ _ROWS = {
     "region": 5,
 }
 """Rows of each table at scale factor 1."""
-_SOON_MADE = 0.1
+_SMALL_SCALE_FACTOR = 0.1
 TABLES = tuple(_ROWS)
 DEFAULT_ROOT = Path(".data") / "tpch"
 
@@ -63,13 +63,13 @@ def ensure_tables(scale_factor: float, root: Path = DEFAULT_ROOT) -> Path:
 
 def find_generator() -> Path:
     """Return the path of `tpchgen-cli`, from the folder of this Python's executable, otherwise from PATH."""
-    beside = Path(sys.executable).parent / "tpchgen-cli"
-    if os.access(beside, os.X_OK):
-        return beside
+    executable = Path(sys.executable).parent / "tpchgen-cli"
+    if os.access(executable, os.X_OK):
+        return executable
     on_path = shutil.which("tpchgen-cli")
     if on_path is None:
         raise EnvironmentProblemError(
-            f"tpchgen-cli, which generates the TPC-H tables, is neither in {beside.parent} nor on PATH. "
+            f"tpchgen-cli, which generates the TPC-H tables, is neither in {executable.parent} nor on PATH. "
             f"Install it: {INSTALL_GENERATOR}"
         )
     return Path(on_path)
@@ -99,7 +99,7 @@ def _generate(generator: Path, scale_factor: float, folder: Path, lock: int) -> 
         # On a terminal the generator draws its own progress bars; elsewhere it prints nothing, so this function reports
         # each table. Small tables are generated in one call, because starting the generator for each table would cost
         # more.
-        if is_on_terminal() or scale_factor < _SOON_MADE:
+        if is_on_terminal() or scale_factor < _SMALL_SCALE_FACTOR:
             _run(generator, scale_factor, TABLES, partial, lock)
         else:
             _run_by_table(generator, scale_factor, partial, lock)
@@ -126,10 +126,11 @@ def _run(generator: Path, scale_factor: float, tables: Sequence[str], partial: P
     command = [str(generator), "parquet", "-s", f"{scale_factor:g}"]
     command += [f"--tables={','.join(tables)}", f"--output-dir={partial}"]
     # The child shares the lock: if this process is killed, the lock lasts until the child stops writing.
-    ended = subprocess.run(command, pass_fds=[lock], check=False)
-    if ended.returncode != 0:
+    completed = subprocess.run(command, pass_fds=[lock], check=False)
+    if completed.returncode != 0:
         raise EnvironmentProblemError(
-            f"tpchgen-cli {_describe_exit(ended.returncode)} and nothing was kept. The command was: {' '.join(command)}"
+            f"tpchgen-cli {_describe_exit(completed.returncode)} and nothing was kept. The command was:"
+            f" {' '.join(command)}"
         )
     files = [partial / f"{table}.parquet" for table in tables]
     missing = [file.name for file in files if not file.is_file()]

@@ -97,9 +97,11 @@ def deliver_cooperatively(
     for item in items:
         active = [stages[0].process(part) for part in divide(item, threads)]
         while active:
-            given = list(pool.map(_take_next, active))
-            yield from deliver_cooperatively(stages[1:], (one for some in given for one in some), divide, pool, threads)
-            active = [outputs for outputs, some in zip(active, given, strict=True) if some]
+            round_outputs = list(pool.map(_take_next, active))
+            yield from deliver_cooperatively(
+                stages[1:], (output for next_output in round_outputs for output in next_output), divide, pool, threads
+            )
+            active = [outputs for outputs, next_output in zip(active, round_outputs, strict=True) if next_output]
 
 
 def _take_next(outputs: Iterator[T]) -> list[T]:

@@ -102,16 +102,16 @@ class DerivedRows(CachedRows):
 
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Run the pipeline over all parts."""
-        own = self.spec
+        base = self.spec
         droppings = self.open_reductions()
-        spec, order = append_drops(own, tuple(drop.join for drop, _ in droppings))
+        spec, order = append_drops(base, tuple(drop.join for drop, _ in droppings))
         builds = [
             open_source(IndexedSource(source, recipe), number)
             for number, (source, recipe) in enumerate(zip(self.sources, self._recipes(), strict=True))
         ]
         made_by = [line for build in builds for line in build.info.made_by]
         builds += [build for _, build in droppings]
-        dropped = {len(own.joins) + number: DropCounters() for number in range(len(droppings))}
+        dropped = {len(base.joins) + number: DropCounters() for number in range(len(droppings))}
         sink = create_sink(spec, builds, self.emitted, self.settings)
         # Join orders are not measured: each part would measure its own sample.
         settings = replace(self.settings, debug_join_order="query")
@@ -142,13 +142,13 @@ class DerivedRows(CachedRows):
 
         A build side that does not fit in memory is left out: the join that needs it reports the error.
         """
-        found = []
+        reductions = []
         for drop in self.dropping:
             with suppress(BuildSideTooLargeError):
                 build = drop.source.open()
                 if build.rows <= _MOST_KEPT * drop.source.source.rows_read():
-                    found.append((drop, build))
-        return found
+                    reductions.append((drop, build))
+        return reductions
 
     def rows_read(self) -> int:
         """Return the number of rows in the files that the pipeline reads."""
@@ -157,7 +157,7 @@ class DerivedRows(CachedRows):
     def files(self) -> SourceFiles:
         """Return the files of the pipeline and of its build sides."""
         spec, below = self.spec, [source.files() for source in self.sources]
-        known = [files for files in below if files is not None]
+        known_files = [files for files in below if files is not None]
         is_selective = (
             any(test is not None for test in (spec.filter, self.projection.filter))
             or has_value_tests(self.scan.spec.filter)
@@ -167,34 +167,41 @@ class DerivedRows(CachedRows):
             )
         )
         may_fail = (
-            any(call.checked for one in spec.aggregations for call in one.calls)
+            any(call.checked for aggregation in spec.aggregations for call in aggregation.calls)
             or count_movable(spec) < len(spec.joins)
             or has_failing_expressions(spec, self.projection)
-            or any(files.may_fail for files in known)
+            or any(files.may_fail for files in known_files)
         )
         size = sum(count_split_bytes(self.scan, split) for part in self.parts for split in part)
-        return SourceFiles(size + sum(files.bytes for files in known), is_selective, may_fail)
+        return SourceFiles(size + sum(files.bytes for files in known_files), is_selective, may_fail)
 
     def reduced(self, reductions: Sequence[SemiJoinReduction], settings: Settings) -> CachedRows:
         """Return the pipeline with those reductions that can be pushed down, and with reduced build sides."""
         return self.reduced_from(self._reduce_sources(settings), reductions, settings)
 
     def reduced_from(
-        self, whole: CachedRows, reductions: Sequence[SemiJoinReduction], settings: Settings
+        self, all_rows: CachedRows, reductions: Sequence[SemiJoinReduction], settings: Settings
     ) -> CachedRows:
-        """Return the pipeline with those reductions that can be pushed down; `whole`, all of its rows, without any."""
-        pushed = [replace(one, join=join) for one in reductions if (join := self._push_down(one.join)) is not None]
+        """Return the pipeline with the reductions that can be pushed down, or `all_rows` if there are none.
+
+        `all_rows`: the same rows without reductions.
+        """
+        pushed = [
+            replace(reduction, join=join)
+            for reduction in reductions
+            if (join := self._push_down(reduction.join)) is not None
+        ]
         if not pushed:
-            return whole
+            return all_rows
         fields = {**vars(self), "dropping": tuple(pushed)}
-        return ReducedRows(**fields, whole=whole)._reduce_sources(settings)
+        return ReducedRows(**fields, whole=all_rows)._reduce_sources(settings)
 
     def _push_down(self, join: JoinSpec) -> JoinSpec | None:
         """Return a semi-join of the result as a join of the pipeline, None if that might change the result."""
-        places = trace_columns(self.spec, self.projection, tuple(key.probe.column for key in join.keys))
-        if places is None:
+        probe_columns = trace_columns(self.spec, self.projection, tuple(key.probe.column for key in join.keys))
+        if probe_columns is None:
             return None
-        keys = tuple(replace(key, probe=place) for key, place in zip(join.keys, places, strict=True))
+        keys = tuple(replace(key, probe=column) for key, column in zip(join.keys, probe_columns, strict=True))
         return replace(join, keys=keys)
 
     def _reduce_sources(self, settings: Settings) -> CachedRows:
@@ -239,8 +246,9 @@ class DerivedRows(CachedRows):
             values = dict(zip(computed, columns(computed, rows), strict=True))
         except ExpressionError as error:
             failed = computed[error.expression]
-            number, told = self.projection.columns.index(failed), serialise_failing_values(failed, rows, error.row)
-            raise ConditionError(f"column {number} of the result fails on {told}") from error
+            number = self.projection.columns.index(failed)
+            failing_values = serialise_failing_values(failed, rows, error.row)
+            raise ConditionError(f"column {number} of the result fails on {failing_values}") from error
         arrays = [
             rows.gather(ColumnRef(PROBE, column.column)) if column.op == "column" else values[column]
             for column in self.projection.columns
@@ -251,8 +259,8 @@ class DerivedRows(CachedRows):
         try:
             return holds(condition, rows)
         except ExpressionError as error:
-            told = serialise_failing_values(condition, rows, error.row)
-            raise ConditionError(f"the filter of the result fails on {told}") from error
+            failing_values = serialise_failing_values(condition, rows, error.row)
+            raise ConditionError(f"the filter of the result fails on {failing_values}") from error
 
 
 @dataclass(frozen=True)
@@ -263,8 +271,8 @@ class ReducedRows(DerivedRows):
 
     def entry(self, recipe: IndexRecipe) -> Path:
         """Return the path of this index in the cache, or the path of the index of all rows if that is cached."""
-        kept = self.whole.entry(recipe)
-        return kept if kept.exists() else super().entry(recipe)
+        path = self.whole.entry(recipe)
+        return path if path.exists() else super().entry(recipe)
 
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Run the pipeline. If its semi-joins would drop too few rows, collect `whole`: a scan copies no rows."""
@@ -283,27 +291,27 @@ def count_split_bytes(scan: ParquetScan, split: Split) -> int:
 
 
 def _use_dropping_joins(
-    operators: list[Operator], order: Sequence[int], dropped: Mapping[int, DropCounters]
+    operators: list[Operator], order: Sequence[int], counters: Mapping[int, DropCounters]
 ) -> list[Operator]:
-    """Replace the joins in `dropped` by `DroppingJoin`, which stops looking up rows if most of them match."""
-    for place, number in enumerate(order):
-        join = operators[place]
-        if number in dropped and isinstance(join, Join):
-            operators[place] = DroppingJoin(join, dropped[number])
+    """Replace the joins in `counters` by `DroppingJoin`, which stops looking up rows if most of them match."""
+    for position, number in enumerate(order):
+        join = operators[position]
+        if number in counters and isinstance(join, Join):
+            operators[position] = DroppingJoin(join, counters[number])
     return operators
 
 
 def _summarise_steps(spec: PipelineSpec, tasks: Sequence[TaskMetrics], rows: int, seconds: float) -> str:
     """Return a one-line summary of a pipeline's steps, row counts and run time."""
-    given = [summary["rows_in"] for summary in sum_operators(tasks)]
+    row_counts = [summary["rows_in"] for summary in sum_operators(tasks)]
     names = [f"{join.how} {join.label}" for join in spec.joins] + ["filter"] * (spec.filter is not None)
     names.append("groups" if spec.aggregations else "rows")
-    steps = ", ".join(f"{count:,} into {name}" for count, name in zip(given, names, strict=False))
+    steps = ", ".join(f"{count:,} into {name}" for count, name in zip(row_counts, names, strict=False))
     return f"{steps}: {rows:,} rows in {seconds:.3f} s"
 
 
 SOURCE = -1
-"""Join number that stands for the probe side."""
+"""The join number of the derived probe side."""
 
 
 def open_source(source: IndexedSource, number: int) -> BuildSide:

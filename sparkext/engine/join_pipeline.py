@@ -70,7 +70,7 @@ def create_pipeline(
     ]
     operators = create_operators(spec, builds, settings, metrics, order)
     sink = target.open(create_sink(spec, builds, output_schema, settings), resources.headroom)
-    if any(one.in_order for one in spec.aggregations):
+    if any(aggregation.in_order for aggregation in spec.aggregations):
         resources = replace(resources, cores=1)
     return Pipeline(operators, sink, settings, resources, metrics, order)
 
@@ -82,9 +82,9 @@ def create_operators(
     if len(builds) != len(spec.joins):
         raise ValueError(f"{len(spec.joins)} joins need one build side each, got {len(builds)}")
     order = order or range(len(builds))
-    places = {number: place for place, number in enumerate(order)}
+    positions = {number: position for position, number in enumerate(order)}
     operators: list[Operator] = [
-        _create_join(spec, number, builds, places[number] + 1, settings, metrics) for number in order
+        _create_join(spec, number, builds, positions[number] + 1, settings, metrics) for number in order
     ]
     if spec.filter is not None:
         operators.append(Filter(spec.filter, len(spec.joins) + 1))
@@ -104,16 +104,16 @@ def _create_join(
     spec: PipelineSpec,
     number: int,
     builds: Sequence[BuildSide],
-    before: int,
+    input_sources: int,
     settings: Settings,
     metrics: TaskMetrics,
 ) -> Join | ReducingJoin:
     join, build = spec.joins[number], builds[number]
     if join.preserves_build:
         return BuildPreservingJoin(spec, build)
-    behind = () if settings.debug_join_order == "query" else find_reducers(spec, number)
-    if behind:
+    reducers = () if settings.debug_join_order == "query" else find_reducers(spec, number)
+    if reducers:
         recipe = derive_index_recipe(spec, number, settings.debug_hash_mask)
         at_once = settings.debug_join_order == "random"
-        return ReducingJoin(spec, number, behind, builds, recipe, before, metrics, at_once)
-    return Join(join, build, number + 1, before)
+        return ReducingJoin(spec, number, reducers, builds, recipe, input_sources, metrics, at_once)
+    return Join(join, build, number + 1, input_sources)

@@ -82,18 +82,18 @@ def estimate_joins(spec: PipelineSpec, builds: Sequence[BuildSide], sample: RowS
         if not spec.joins[number].nested
     }
     # Nested loops are not sampled, as this would test all pairs. Their estimated fan-out is the number of build rows.
-    kept = [1.0 if number in joins else float(builds[number].rows) for number in range(len(needs))]
-    looked_at: set[int] = set()
+    fan_outs = [1.0 if number in joins else float(builds[number].rows) for number in range(len(needs))]
+    measured: set[int] = set()
     joined: set[int] = set()
     while sample.length:
-        for number in sorted(joins.keys() - looked_at):
+        for number in sorted(joins.keys() - measured):
             if needs[number] <= joined:
-                looked_at.add(number)
-                kept[number] = (
+                measured.add(number)
+                fan_outs[number] = (
                     max(sum(rows.length for rows in _join_sample(joins[number], sample)), 0.5) / sample.length
                 )
-        wanted = {source for number in joins.keys() - looked_at for source in needs[number]} - joined
-        following = sorted(number for number in wanted & looked_at)
+        missing_sides = {source for number in joins.keys() - measured for source in needs[number]} - joined
+        following = sorted(number for number in missing_sides & measured)
         if not following:
             break
         emitted = _join_sample(joins[following[0]], sample)
@@ -101,15 +101,16 @@ def estimate_joins(spec: PipelineSpec, builds: Sequence[BuildSide], sample: RowS
         sample = largest.thin_out(SAMPLE_ROWS)
         joined.add(following[0])
     return [
-        JoinEstimate(kept[number], _estimate_lookup_cost(builds[number]), before) for number, before in enumerate(needs)
+        JoinEstimate(fan_outs[number], _estimate_lookup_cost(builds[number]), prerequisites)
+        for number, prerequisites in enumerate(needs)
     ]
 
 
 def _join_sample(join: Join, rows: RowSet) -> list[RowSet]:
     """Return a join's output for these rows, up to the output with which it reaches `_PAIRS` rows."""
     emitted: list[RowSet] = []
-    for some in join.process(rows, OperatorBudget.aside(join.row_bytes, _PAIRS)):
-        emitted.append(some)
+    for output in join.process(rows, OperatorBudget.aside(join.row_bytes, _PAIRS)):
+        emitted.append(output)
         if sum(rows.length for rows in emitted) >= _PAIRS:
             break
     return emitted

@@ -20,11 +20,11 @@ from sparkext.plans.pipeline.spec import PipelineSpec
 
 
 def plan_requested_sides(
-    spec: PipelineSpec, sources: Sequence[BuildSource | None], made: BuildSource | None, settings: Settings
+    spec: PipelineSpec, sources: Sequence[BuildSource | None], derived_probe: BuildSource | None, settings: Settings
 ) -> dict[int, IndexedSource]:
     """Return the required build sides by join number, with semi-join reductions applied.
 
-    Unknown sources (None) are left out. The derived probe side `made` has the number `SOURCE`; its index is never used.
+    Unknown sources (None) are left out. `derived_probe` has the number `SOURCE`; its index is never used.
     """
     mask = settings.debug_hash_mask
     recipes = derive_index_recipes(spec, mask)
@@ -32,8 +32,8 @@ def plan_requested_sides(
         number: IndexedSource(source, recipes[number])
         for number, source in reduce_sources(spec, sources, settings).items()
     }
-    if made is not None:
-        sides[SOURCE] = IndexedSource(made.reduced((), settings), derive_source_recipe(spec, mask))
+    if derived_probe is not None:
+        sides[SOURCE] = IndexedSource(derived_probe.reduced((), settings), derive_source_recipe(spec, mask))
     return sides
 
 
@@ -48,12 +48,12 @@ class PipelinePlan:
     sources: tuple[BuildSource | None, ...]
     output_schema: pa.Schema
 
-    def open(self, settings: Settings, made: BuildSource | None = None) -> dict[int, BuildSide]:
-        """Open all build sides that have a source, by join number, and the derived probe side `made` as `SOURCE`.
+    def open(self, settings: Settings, derived_probe: BuildSource | None = None) -> dict[int, BuildSide]:
+        """Open all build sides that have a source, by join number, and `derived_probe` as `SOURCE`.
 
         Tasks start with different build sides, so workers that start together build different indexes.
         """
-        requested = [*plan_requested_sides(self.spec, self.sources, made, settings).items()]
+        requested = [*plan_requested_sides(self.spec, self.sources, derived_probe, settings).items()]
         first = task_id().partition % max(1, len(requested))
         sides = {number: open_source(side, number) for number, side in requested[first:] + requested[:first]}
         if not all(side.reused for side in sides.values()):

@@ -25,5 +25,5 @@ class ProbeKeys:
         """Gather and normalise the keys of these rows."""
         if not self._columns:
             return NormalisedKeys(rows.length, None, None, None)
-        columns = [cast_key(rows.gather(place), key_type) for place, key_type in self._columns]
+        columns = [cast_key(rows.gather(column), key_type) for column, key_type in self._columns]
         return normalise_keys(columns, self._null_safe, self._ranges)

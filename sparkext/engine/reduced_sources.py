@@ -27,30 +27,30 @@ def reduce_sources(
     All tasks of a query choose the same reductions, and their rows have the same fingerprints. Unknown sources (None)
     are left out.
     """
-    known = {number: source for number, source in enumerate(sources) if source is not None}
+    known_sources = {number: source for number, source in enumerate(sources) if source is not None}
     if settings.debug_join_order == "query":
-        return known
-    drops = {number: early for number in known if (early := find_early_drops(spec, number))}
+        return known_sources
+    drops = {number: early for number in known_sources if (early := find_early_drops(spec, number))}
     # File sizes are read only if they matter: this costs one request per file in an object store.
-    concerned = known.keys() & {*drops, *(drop.by for found in drops.values() for drop in found)}
-    files = {number: found for number in concerned if (found := known[number].files()) is not None}
-    made = {number: source.reduced((), settings) for number, source in known.items() if number not in files}
+    concerned = known_sources.keys() & {*drops, *(drop.by for early_drops in drops.values() for drop in early_drops)}
+    files = {number: listed for number in concerned if (listed := known_sources[number].files()) is not None}
+    reduced = {number: source.reduced((), settings) for number, source in known_sources.items() if number not in files}
     reducers: set[int] = set()
     for number in sorted(files, key=lambda number: (files[number].bytes, number)):
         # Reduce only by smaller build sides: two build sides that reduce each other would wait for each other.
         reductions = [
             SemiJoinReduction(
                 _create_semi_join(spec.joins[drop.by], drop.columns),
-                made[drop.by].indexed(derive_index_recipe(spec, drop.by, settings.debug_hash_mask)),
+                reduced[drop.by].indexed(derive_index_recipe(spec, drop.by, settings.debug_hash_mask)),
             )
             for drop in drops.get(number, ())
             if drop.by in reducers
         ]
-        made[number] = known[number].reduced(reductions, settings)
+        reduced[number] = known_sources[number].reduced(reductions, settings)
         # An error while reducing would be attributed to the wrong build side.
         if files[number].is_selective and not files[number].may_fail:
             reducers.add(number)
-    return {number: made[number] for number in known}
+    return {number: reduced[number] for number in known_sources}
 
 
 def _create_semi_join(join: JoinSpec, columns: Sequence[int]) -> JoinSpec:

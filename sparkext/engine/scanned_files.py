@@ -58,18 +58,19 @@ class ScannedFiles(CachedRows):
         scan, count = self.scan, self.scan.spec.outputs
         schema = pa.schema([scan.schema.field(number) for number in range(count)])
         spec = PipelineSpec(count, (), tuple(ColumnRef(PROBE, number) for number in range(count)))
-        kept = tuple(Expression("column", None, column=number) for number in range(count))
+        outputs = tuple(Expression("column", None, column=number) for number in range(count))
         limit = max(_LEAST_PART_BYTES, self.files().bytes // (_PARTS_OF_A_THREAD * self.threads))
         parts = tuple(
             (part,) for split in self.splits for part in _split_by_bytes(split, count_split_bytes(scan, split), limit)
         )
         limits = (settings, self.max_bytes, self.threads)
-        return DerivedRows(spec, scan, parts, (), schema, Projection(None, kept), schema, *limits)
+        return DerivedRows(spec, scan, parts, (), schema, Projection(None, outputs), schema, *limits)
 
 
 def _split_by_bytes(split: Split, length: int, limit: int) -> list[Split]:
     """Split a split into parts of `limit` bytes; the last part keeps the remaining length of the original split."""
-    cuts = [*range(0, max(length, 1), limit)]
+    offsets = [*range(0, max(length, 1), limit)]
     return [
-        replace(split, start=split.start + cut, length=split.length - cut if cut == cuts[-1] else limit) for cut in cuts
+        replace(split, start=split.start + offset, length=split.length - offset if offset == offsets[-1] else limit)
+        for offset in offsets
     ]

@@ -77,9 +77,9 @@ class DerivedProbe:
     made: BuildSource
 
     def open(self, batches: Iterable[pa.RecordBatch], plan: PipelinePlan, settings: Settings) -> Opened:
-        """Open the build sides and the derived rows, whose number precedes all others."""
-        made, *builds = plan.open(settings, self.made).values()
-        return nullcontext((builds, DerivedProbeRows(made, batches, settings.morsel_max_rows)))
+        """Open the build sides and the derived rows, whose number (`SOURCE`) precedes all join numbers."""
+        probe_side, *builds = plan.open(settings, self.made).values()
+        return nullcontext((builds, DerivedProbeRows(probe_side, batches, settings.morsel_max_rows)))
 
 
 @dataclass(frozen=True)

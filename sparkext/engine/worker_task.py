@@ -30,8 +30,8 @@ from sparkext.rows.compression import read_compressed
 class MemoryShare(NamedTuple):
     """The settings of a task, and the number of tasks that share an executor's memory.
 
-    `tasks_sharing` is used if the running tasks cannot be counted; None stands for the number of cores that this
-    process may use.
+    `tasks_sharing` is used if the running tasks cannot be counted. If it is None, the number of cores that this process
+    may use is assumed.
     """
 
     settings: Settings
@@ -89,7 +89,7 @@ class ConfiguredTask(WorkerTask):
         return MemoryShare(self.settings, self.tasks_sharing)
 
 
-def check_version(made_by: str) -> None:
+def check_version(version: str) -> None:
     """Reject input from another version of sparkext, on the driver or in its jar: its format may differ.
 
     Raises
@@ -97,9 +97,9 @@ def check_version(made_by: str) -> None:
     EnvironmentProblemError
         The versions differ. The message names both.
     """
-    if made_by != __version__:
+    if version != __version__:
         raise EnvironmentProblemError(
-            f"the driver or its jar has sparkext {made_by}, but this worker ({sys.executable}) has sparkext"
+            f"the driver or its jar has sparkext {version}, but this worker ({sys.executable}) has sparkext"
             f" {__version__}: install the same version on the driver and on all nodes, and load the jar that"
             " `python -m sparkext jar` prints on the driver"
         )

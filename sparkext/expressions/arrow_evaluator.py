@@ -110,7 +110,7 @@ class _Evaluation:
         self._rows, self._nodes = rows, nodes
         times = Counter(part for node in nodes for part in node.parts())
         self._shared = {part for part, count in times.items() if count > 1}
-        self._known: dict[Expression, Vector] = {}
+        self._computed_vectors: dict[Expression, Vector] = {}
         self._gathered: dict[ColumnRef, pa.Array] = {}
 
     def vectors(self) -> dict[int, Vector]:
@@ -128,22 +128,22 @@ class _Evaluation:
     def vector(self, node: Expression) -> Vector:
         """Compute a node, or return the vector that was computed for it before."""
         if node not in self._shared:
-            return self._computed(node)
-        if node not in self._known:
-            self._known[node] = self._computed(node)
-        return self._known[node]
+            return self._compute(node)
+        if node not in self._computed_vectors:
+            self._computed_vectors[node] = self._compute(node)
+        return self._computed_vectors[node]
 
     def column(self, node: Expression) -> pa.Array:
         """Return a column in the type in which it is emitted."""
         return cast_key(self._gather(node), arrow_key_type(_require_type(node)))
 
     def _gather(self, node: Expression) -> pa.Array:
-        place = ColumnRef(node.source, node.column)
-        if place not in self._gathered:
-            self._gathered[place] = self._rows.gather(place)
-        return self._gathered[place]
+        reference = ColumnRef(node.source, node.column)
+        if reference not in self._gathered:
+            self._gathered[reference] = self._rows.gather(reference)
+        return self._gathered[reference]
 
-    def _computed(self, node: Expression) -> Vector:
+    def _compute(self, node: Expression) -> Vector:
         if node.op == "column":
             return vector_of(self.column(node), _require_type(node))
         if node.op == "literal":
@@ -151,15 +151,15 @@ class _Evaluation:
         if node.op == "is_null":
             return self._is_null(node.args[0])
         if node.op in ("and", "or"):
-            return self._connected(node)
+            return self._connect(node)
         args = (self.vector(argument) for argument in node.args)
         if node.op == "if":
             return branch(*args)
         if node.op == "coalesce":
             return coalesce_vectors(args)
         if node.op == "not":
-            (given,) = args
-            return Vector(np.asarray(~given.data), given.known, given.failed)
+            (operand,) = args
+            return Vector(np.asarray(~operand.data), operand.known, operand.failed)
         if node.op in ("least", "greatest"):
             return choose_extreme(node.op, [*args])
         if node.op in COMPARISONS:
@@ -192,7 +192,7 @@ class _Evaluation:
         vector = self.vector(tested)
         return Vector(np.zeros((), np.bool_) if vector.known is None else ~vector.known, None, vector.failed)
 
-    def _connected(self, node: Expression) -> Vector:
+    def _connect(self, node: Expression) -> Vector:
         """AND and OR: each operand counts in the rows that the operands before it have not decided."""
         result = self.vector(node.args[0])
         for argument in node.args[1:]:
@@ -232,7 +232,7 @@ _OF_NUMBERS: dict[str, Callable[..., Vector]] = {
     "pmod": vector_arithmetic.compute_positive_remainder,
     "is_nan": vector_arithmetic.is_nan,
     "nan_or": vector_arithmetic.replace_nans,
-    **dict.fromkeys(ROUNDINGS, lambda node, given, _: vector_rounding.round_integers(node, given)),
+    **dict.fromkeys(ROUNDINGS, lambda node, operand, _: vector_rounding.round_integers(node, operand)),
     **dict.fromkeys(("floor", "ceil"), vector_rounding.round_to_longs),
     "to_integer": vector_rounding.to_integer,
 }
@@ -250,10 +250,10 @@ def read_failing_values(node: Expression, rows: RowSet, row: int) -> dict[str, i
     hexadecimal digits of their bytes; columns that only a null test reads are true. Nulls are omitted. See
     `PairCondition`.
     """
-    picked = rows.slice(row, 1)
+    failing_row = rows.slice(row, 1)
     read: dict[str, int | str | bool] = {}
     for column in dict.fromkeys(node.columns()):
-        array = picked.gather(ColumnRef(column.source, column.column))
+        array = failing_row.gather(ColumnRef(column.source, column.column))
         name = f"{column.source}.{column.column}"
         if array.null_count:
             continue

@@ -39,15 +39,15 @@ _MOST_EXACT_POWER = 22  # 10^22 is the last power of ten that is a double
 _UFUNCS: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply}
 _EXACT = {"plus": "+", "minus": "-", "times": "*"}
 _INTERVALS: dict[str, Callable[[Interval, Interval], Interval]] = {
-    "+": lambda one, other: (one[0] + other[0], one[1] + other[1]),
-    "-": lambda one, other: (one[0] - other[1], one[1] - other[0]),
-    "*": lambda one, other: _enclose_values([first * second for first in one for second in other]),
+    "+": lambda left, right: (left[0] + right[0], left[1] + right[1]),
+    "-": lambda left, right: (left[0] - right[1], left[1] - right[0]),
+    "*": lambda left, right: _enclose_values([first * second for first in left for second in right]),
 }
 
 
-def combine_intervals(op: str, one: Interval, other: Interval) -> Interval:
+def combine_intervals(op: str, left: Interval, right: Interval) -> Interval:
     """Return bounds of sums, differences or products of numbers within the given bounds."""
-    return _INTERVALS[op](one, other)
+    return _INTERVALS[op](left, right)
 
 
 def combine_decimals(node: Expression, left: Vector, right: Vector) -> Vector:
@@ -56,17 +56,23 @@ def combine_decimals(node: Expression, left: Vector, right: Vector) -> Vector:
     op = _EXACT.get(node.op, node.op)
     scales = [argument.scale for argument in node.args]
     scale = sum(scales) if op == "*" else max(scales)
-    more, others = (0, 0) if op == "*" else (scale - given for given in scales)
+    left_places, right_places = (0, 0) if op == "*" else (scale - argument_scale for argument_scale in scales)
 
-    def on_words(one: Interval, other: Interval) -> Interval | None:
-        parts = _scale_bounds(one, more), _scale_bounds(other, others)
+    def on_words(left_bounds: Interval, right_bounds: Interval) -> Interval | None:
+        parts = _scale_bounds(left_bounds, left_places), _scale_bounds(right_bounds, right_places)
         result = combine_intervals(op, *parts)
-        return result if max(more, others) <= _MOST_PLACES and all(map(_fits_word, (*parts, result))) else None
+        return (
+            result
+            if max(left_places, right_places) <= _MOST_PLACES and all(map(_fits_word, (*parts, result)))
+            else None
+        )
 
-    def computed(one: AnyArray, other: AnyArray) -> AnyArray:
-        return _apply_ufunc(_UFUNCS[op], _shift_digits(one, more), _shift_digits(other, others))
+    def compute(left_digits: AnyArray, right_digits: AnyArray) -> AnyArray:
+        return _apply_ufunc(
+            _UFUNCS[op], _shift_digits(left_digits, left_places), _shift_digits(right_digits, right_places)
+        )
 
-    data, within = _compute_with_bounds(on_words, computed, left, right)
+    data, within = _compute_with_bounds(on_words, compute, left, right)
     return _fit_to_type(node, Vector(data, known, failed, within), scale)
 
 
@@ -74,19 +80,22 @@ def divide_decimals(node: Expression, left: Vector, right: Vector) -> Vector:
     """Divide decimals: null, or an error, if the divisor is 0."""
     divisor, known, failed = _replace_zero_divisors(node, left, right)
     places = node.scale - node.args[0].scale + node.args[1].scale
-    more, others = max(places, 0), max(-places, 0)
+    left_places, right_places = max(places, 0), max(-places, 0)
 
-    def on_words(one: Interval, other: Interval) -> Interval | None:
-        above, below = _measure_magnitude(_scale_bounds(one, more)), _measure_magnitude(_scale_bounds(other, others))
-        return (-above, above) if max(more, others) <= _MOST_PLACES and 2 * (above + below) <= _WORD else None
+    def on_words(left_bounds: Interval, right_bounds: Interval) -> Interval | None:
+        above = _measure_magnitude(_scale_bounds(left_bounds, left_places))
+        below = _measure_magnitude(_scale_bounds(right_bounds, right_places))
+        return (
+            (-above, above) if max(left_places, right_places) <= _MOST_PLACES and 2 * (above + below) <= _WORD else None
+        )
 
-    def computed(one: AnyArray, other: AnyArray) -> AnyArray:
+    def compute(left_digits: AnyArray, right_digits: AnyArray) -> AnyArray:
         """Return quotients rounded half up: away from zero."""
-        above, below = _shift_digits(one, more), _shift_digits(other, others)
+        above, below = _shift_digits(left_digits, left_places), _shift_digits(right_digits, right_places)
         size = np.asarray((2 * np.abs(above) + np.abs(below)) // (2 * np.abs(below)), dtype=above.dtype)
         return np.asarray(np.where((above < 0) != (below < 0), -size, size), dtype=above.dtype)
 
-    data, within = _compute_with_bounds(on_words, computed, left, divisor)
+    data, within = _compute_with_bounds(on_words, compute, left, divisor)
     return _fit_to_type(node, Vector(data, known, failed, within), node.scale)
 
 
@@ -94,21 +103,24 @@ def compute_decimal_remainder(node: Expression, left: Vector, right: Vector) -> 
     """Return remainders of decimals, with the sign of the dividend; for `pmod`, (r + n) % n if r < 0."""
     divisor, known, failed = _replace_zero_divisors(node, left, right)
     scale = max(argument.scale for argument in node.args)
-    more, others = (scale - argument.scale for argument in node.args)
+    left_places, right_places = (scale - argument.scale for argument in node.args)
 
-    def on_words(one: Interval, other: Interval) -> Interval | None:
-        above, below = _measure_magnitude(_scale_bounds(one, more)), _measure_magnitude(_scale_bounds(other, others))
-        return (-below, below) if max(more, others) <= _MOST_PLACES and above + 2 * below <= _WORD else None
+    def on_words(left_bounds: Interval, right_bounds: Interval) -> Interval | None:
+        above = _measure_magnitude(_scale_bounds(left_bounds, left_places))
+        below = _measure_magnitude(_scale_bounds(right_bounds, right_places))
+        return (
+            (-below, below) if max(left_places, right_places) <= _MOST_PLACES and above + 2 * below <= _WORD else None
+        )
 
-    def computed(one: AnyArray, other: AnyArray) -> AnyArray:
+    def compute(left_digits: AnyArray, right_digits: AnyArray) -> AnyArray:
         # numpy turns zero-dimensional results into Python integers, and treats these as machine words.
-        above, below = np.atleast_1d(_shift_digits(one, more), _shift_digits(other, others))
+        above, below = np.atleast_1d(_shift_digits(left_digits, left_places), _shift_digits(right_digits, right_places))
         rest = _compute_remainder(above, below)
         if node.op == "pmod":
             rest = np.where(rest < 0, _compute_remainder(rest + below, below), rest)
-        return rest.reshape(np.broadcast_shapes(one.shape, other.shape))
+        return rest.reshape(np.broadcast_shapes(left_digits.shape, right_digits.shape))
 
-    data, within = _compute_with_bounds(on_words, computed, left, divisor)
+    data, within = _compute_with_bounds(on_words, compute, left, divisor)
     return _fit_to_type(node, Vector(data, known, failed, within), scale)
 
 
@@ -125,13 +137,13 @@ def _compute_remainder(above: AnyArray, below: AnyArray) -> AnyArray:
     return np.asarray(np.where(above < 0, -size, size), dtype=above.dtype)
 
 
-def round_decimals(node: Expression, given: Vector) -> Vector:
+def round_decimals(node: Expression, operand: Vector) -> Vector:
     """Round decimals half up or half to even to the given number of places, or by `floor` or `ceil` to scale 0."""
     scale = node.args[0].scale
     places = int(node.args[1].text or "") if len(node.args) > 1 else 0
     if places >= scale:
-        return _fit_to_type(node, given, scale)
-    vector = _lower_scale(given, scale - places, _ROUNDING[node.op])
+        return _fit_to_type(node, operand, scale)
+    vector = _lower_scale(operand, scale - places, _ROUNDING[node.op])
     if places < 0:
         vector = _raise_scale(vector, -places)
     return _fit_to_type(node, vector, max(places, 0))
@@ -149,42 +161,42 @@ def drop_places(data: AnyArray, places: int) -> AnyArray:
     return np.asarray(np.where(flat < 0, -size, size), dtype=data.dtype).reshape(data.shape)
 
 
-def change_decimal_sign(op: str, given: Vector) -> Vector:
+def change_decimal_sign(op: str, operand: Vector) -> Vector:
     """Return negated or absolute decimals."""
-    low, high = given.bounds
+    low, high = operand.bounds
     # The negation of the smallest word does not fit a word.
-    data = given.data if _fits_word((low, high)) else given.data.astype(object)
+    data = operand.data if _fits_word((low, high)) else operand.data.astype(object)
     within = (-high, -low) if op == "negate" else (max(low, -high, 0), _measure_magnitude((low, high)))
     signed = np.asarray((np.negative if op == "negate" else np.abs)(data), dtype=data.dtype)
-    return replace(given, data=signed, within=within)
+    return replace(operand, data=signed, within=within)
 
 
-def to_decimal(node: Expression, given: Vector) -> Vector:
+def to_decimal(node: Expression, operand: Vector) -> Vector:
     """Convert decimals or integers to decimals of another type."""
-    return _fit_to_type(node, replace(given, data=_convert_to_int64(given.data)), node.args[0].scale)
+    return _fit_to_type(node, replace(operand, data=_convert_to_int64(operand.data)), node.args[0].scale)
 
 
-def extract_digits(given: Vector) -> Vector:
+def extract_digits(operand: Vector) -> Vector:
     """Return the unscaled digits of decimals that fit words."""
-    return replace(given, data=_convert_to_int64(given.data))
+    return replace(operand, data=_convert_to_int64(operand.data))
 
 
 def _convert_to_int64(data: AnyArray) -> AnyArray:
     return data if data.dtype == object else data.astype(np.int64, copy=False)
 
 
-def to_double(given: Vector, scale: int) -> Vector:
+def to_double(operand: Vector, scale: int) -> Vector:
     """Return the doubles nearest to decimals, as Java computes them."""
-    data = given.data
-    if data.dtype != object and scale <= _MOST_EXACT_POWER and _measure_magnitude(given.bounds) <= _EXACT_DOUBLES:
-        return Vector(data.astype(np.float64) / float(10**scale), given.known, given.failed)
+    data = operand.data
+    if data.dtype != object and scale <= _MOST_EXACT_POWER and _measure_magnitude(operand.bounds) <= _EXACT_DOUBLES:
+        return Vector(data.astype(np.float64) / float(10**scale), operand.known, operand.failed)
     # Python, too, rounds the quotient of two integers only once.
-    return Vector(np.asarray(data.astype(object) / 10**scale, dtype=np.float64), given.known, given.failed)
+    return Vector(np.asarray(data.astype(object) / 10**scale, dtype=np.float64), operand.known, operand.failed)
 
 
 def _compute_with_bounds(
     on_words: Callable[[Interval, Interval], Interval | None],
-    computed: Callable[[AnyArray, AnyArray], AnyArray],
+    compute: Callable[[AnyArray, AnyArray], AnyArray],
     left: Vector,
     right: Vector,
 ) -> tuple[AnyArray, Interval | None]:
@@ -199,8 +211,8 @@ def _compute_with_bounds(
         if within is None:
             within = on_words(find_extremes(left.data), find_extremes(right.data))
         if within is not None:
-            return computed(left.data, right.data), within
-    return computed(left.data.astype(object), right.data.astype(object)), None
+            return compute(left.data, right.data), within
+    return compute(left.data.astype(object), right.data.astype(object)), None
 
 
 def _fit_to_type(node: Expression, exact: Vector, scale: int) -> Vector:
@@ -275,11 +287,11 @@ def _lower_scale(vector: Vector, places: int, rounding: _Rounding = _round_half_
     return replace(vector, data=rounded, within=(low // unit - 1, high // unit + 1))
 
 
-def _apply_ufunc(ufunc: Any, one: AnyArray, other: AnyArray) -> AnyArray:
+def _apply_ufunc(ufunc: Any, left: AnyArray, right: AnyArray) -> AnyArray:
     """Apply a function; arrays of words are allocated from Arrow's memory pool."""
-    if one.dtype == object or one.ndim == other.ndim == 0:
-        return np.asarray(ufunc(one, other), dtype=one.dtype)
-    return np.asarray(ufunc(one, other, out=allocate_array((one if one.ndim else other).size, np.int64)))
+    if left.dtype == object or left.ndim == right.ndim == 0:
+        return np.asarray(ufunc(left, right), dtype=left.dtype)
+    return np.asarray(ufunc(left, right, out=allocate_array((left if left.ndim else right).size, np.int64)))
 
 
 def _shift_digits(data: AnyArray, places: int) -> AnyArray:

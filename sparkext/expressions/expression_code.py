@@ -75,13 +75,13 @@ class ExpressionCode:
 
 
 def generate_expression_code(
-    expression: Expression, places: dict[ColumnPlace, ColumnLocation], probe_types: Sequence[str | None]
+    expression: Expression, locations: dict[ColumnPlace, ColumnLocation], probe_types: Sequence[str | None]
 ) -> ExpressionCode:
-    """Generate both functions. `places`: the location of each column.
+    """Generate both functions. `locations`: the location of each column.
 
     `probe_types`: the number type of each array of the probe side, None for a mask.
     """
-    writer = _PairWriter(places)
+    writer = _PairWriter(locations)
     result = writer.step(expression)
     verdict = f"np.uint8({_write_and(result.value, result.known)})" + (f" | ({result.error})" if result.error else "")
     lines = "".join(f"    {line}\n" for line in writer.lines)
@@ -126,9 +126,9 @@ class ExpressionWriter(ABC):
         if node.op in COMPARISONS:
             return self._strict(self.compared(node.op, args[0].value, args[1].value, node.args[0]), *args)
         if node.op in ("and", "or"):
-            return self._fold_steps(args, lambda one, two: self._connected(node.op, one, two))
+            return self._fold_steps(args, lambda left, right: self._connected(node.op, left, right))
         if node.op in ("least", "greatest"):
-            return self._fold_steps(args, lambda one, two: self._extreme(node, one, two))
+            return self._fold_steps(args, lambda left, right: self._extreme(node, left, right))
         if node.op == "coalesce":
             return self._fold_steps(args, self._first_known)
         if node.op == "if":
@@ -166,11 +166,11 @@ class ExpressionWriter(ABC):
 
     def _write_membership(self, node: Expression, only: Step, kind: str) -> Step:
         """IN: true if the value is found, null if it is not and there is a null in the list."""
-        known = [_parse_literal(text, node.args[0]) for text in node.texts if text is not None]
+        literals = [_parse_literal(text, node.args[0]) for text in node.texts if text is not None]
         # `np.unique` keeps one of several equal numbers: either 0.0 or -0.0, and one NaN, at the end.
-        self.constants.append(freeze(np.unique(np.array(known, dtype=_DTYPES[kind]))))
-        found = self._line(f"is_among({only.value}, c[{len(self.constants) - 1}])")
-        return Step(found, self._all([only.known, found if None in node.texts else None]), only.error)
+        self.constants.append(freeze(np.unique(np.array(literals, dtype=_DTYPES[kind]))))
+        is_found = self._line(f"is_among({only.value}, c[{len(self.constants) - 1}])")
+        return Step(is_found, self._all([only.known, is_found if None in node.texts else None]), only.error)
 
     def _divisor(self, node: Expression) -> Step:
         if node.op == "literal" and node.text is not None and not node.number.startswith("float"):
@@ -183,18 +183,18 @@ class ExpressionWriter(ABC):
         return Step(self._line(expression), known, self._in_turn(left, left.known, right))
 
     def _all(self, conditions: Sequence[str | None]) -> str | None:
-        given = [condition for condition in dict.fromkeys(conditions) if condition is not None]
-        return self._line(" & ".join(given)) if len(given) > 1 else next(iter(given), None)
+        terms = [condition for condition in dict.fromkeys(conditions) if condition is not None]
+        return self._line(" & ".join(terms)) if len(terms) > 1 else next(iter(terms), None)
 
     def _errors(self, errors: Sequence[str | None]) -> str | None:
-        given = [error for error in errors if error is not None]
-        return self._line(" | ".join(given)) if len(given) > 1 else next(iter(given), None)
+        terms = [error for error in errors if error is not None]
+        return self._line(" | ".join(terms)) if len(terms) > 1 else next(iter(terms), None)
 
-    def _in_turn(self, first: Step, goes_on: str | None, second: Step) -> str | None:
-        """Return the error of two steps, of which the second is evaluated only if `goes_on` (None: always)."""
+    def _in_turn(self, first: Step, condition: str | None, second: Step) -> str | None:
+        """Return the error of two steps, of which the second is evaluated only if `condition` (None: always)."""
         error = second.error
-        if error is not None and goes_on is not None:
-            error = self._line(f"{error} if {goes_on} else np.uint8(0)")
+        if error is not None and condition is not None:
+            error = self._line(f"{error} if {condition} else np.uint8(0)")
         return self._errors([first.error, error])
 
     def _fails(self, condition: str, known: str | None) -> str:
@@ -262,12 +262,12 @@ class ExpressionWriter(ABC):
 
     def _cast(self, node: Expression, only: Step) -> Step:
         """Cast numbers. A decimal becomes the quotient of two exact doubles: its unscaled digits and its unit."""
-        (given,) = node.args
+        (argument,) = node.args
         value = self._line(_write_cast(node.number, only.value))
         if node.number.startswith("float"):
-            value = self._line(f"{value} / {float(10**given.scale)}") if given.scale else value
+            value = self._line(f"{value} / {float(10**argument.scale)}") if argument.scale else value
             return Step(value, only.known, only.error)
-        return self._rescale(Step(value, only.known, only.error), node.scale - given.scale)
+        return self._rescale(Step(value, only.known, only.error), node.scale - argument.scale)
 
     def _rescale(self, step: Step, places: int) -> Step:
         """Return the unscaled digits of a number with `places` more decimal places."""
@@ -280,19 +280,23 @@ class ExpressionWriter(ABC):
         error = self._errors([left.error, right.error])
         if left.known is None and right.known is None:
             return Step(self._line(equal), None, error)
-        one, two = left.known or "True", right.known or "True"
-        return Step(self._line(f"({one} & {two} & ({equal})) | ((not {one}) & (not {two}))"), None, error)
+        left_known, right_known = left.known or "True", right.known or "True"
+        return Step(
+            self._line(f"({left_known} & {right_known} & ({equal})) | ((not {left_known}) & (not {right_known}))"),
+            None,
+            error,
+        )
 
     def _connected(self, op: str, left: Step, right: Step) -> Step:
         """AND and OR: the right operand is evaluated unless the left one decides the result."""
         decides, decided = ("not ", "&") if op == "and" else ("", "|")
-        one, two = f"({decides}{left.value})", f"({decides}{right.value})"
+        left_test, right_test = f"({decides}{left.value})", f"({decides}{right.value})"
         value = self._line(f"{left.value} {decided} {right.value}")
-        left_decides = self._line(_write_and(one, left.known))
+        left_decides = self._line(_write_and(left_test, left.known))
         error = self._in_turn(left, f"not {left_decides}", right)
         known = None
         if left.known is not None or right.known is not None:
-            right_decides = self._line(_write_and(two, right.known))
+            right_decides = self._line(_write_and(right_test, right.known))
             both_known = self._all([left.known, right.known])
             known = self._line(f"{both_known} | {left_decides} | {right_decides}")
             if op == "and":
@@ -318,14 +322,14 @@ class ExpressionWriter(ABC):
         return Step(value, _write_or(left.known, right.known, self._line), error)
 
     def _chosen(self, condition: Step, then: Step, otherwise: Step) -> Step:
-        taken = self._line(_write_and(condition.value, condition.known))
-        value = self._line(f"{then.value} if {taken} else {otherwise.value}")
+        is_true = self._line(_write_and(condition.value, condition.known))
+        value = self._line(f"{then.value} if {is_true} else {otherwise.value}")
         known = None
         if then.known is not None or otherwise.known is not None:
-            known = self._line(f"{then.known or 'True'} if {taken} else {otherwise.known or 'True'}")
+            known = self._line(f"{then.known or 'True'} if {is_true} else {otherwise.known or 'True'}")
         error = None
         if then.error is not None or otherwise.error is not None:
-            error = self._line(f"{then.error or 'np.uint8(0)'} if {taken} else {otherwise.error or 'np.uint8(0)'}")
+            error = self._line(f"{then.error or 'np.uint8(0)'} if {is_true} else {otherwise.error or 'np.uint8(0)'}")
         return Step(value, known, self._errors([condition.error, error]))
 
     @staticmethod
@@ -339,23 +343,23 @@ class ExpressionWriter(ABC):
 class _PairWriter(ExpressionWriter):
     """Generates code for pairs of rows, one of each side."""
 
-    def __init__(self, places: dict[ColumnPlace, ColumnLocation]) -> None:
+    def __init__(self, locations: dict[ColumnPlace, ColumnLocation]) -> None:
         super().__init__()
-        self._places = places
+        self._locations = locations
         self._columns: dict[ColumnLocation, Step] = {}
 
     def column(self, node: Expression) -> Step:
         """See `ExpressionWriter`."""
-        place = self._places[node.place]
-        if place not in self._columns:
-            if place.is_probe:
-                known = None if place.mask is None else f"p[{place.mask}]"
-                self._columns[place] = Step(self._line(f"p[{place.values}]"), known)
+        location = self._locations[node.place]
+        if location not in self._columns:
+            if location.is_probe:
+                known = None if location.mask is None else f"p[{location.mask}]"
+                self._columns[location] = Step(self._line(f"p[{location.values}]"), known)
             else:
-                value = f"b[{place.values}][j]" + (" != 0" if node.number == "bool" else "")
-                known = None if place.mask is None else self._line(f"b[{place.mask}][j] != 0")
-                self._columns[place] = Step(self._line(value), known)
-        return self._columns[place]
+                value = f"b[{location.values}][j]" + (" != 0" if node.number == "bool" else "")
+                known = None if location.mask is None else self._line(f"b[{location.mask}][j] != 0")
+                self._columns[location] = Step(self._line(value), known)
+        return self._columns[location]
 
 
 def _parse_literal(text: str, of: Expression) -> np.generic:
@@ -370,8 +374,8 @@ def _write_and(condition: str, known: str | None) -> str:
     return condition if known is None else f"{condition} & {known}"
 
 
-def _write_or(one: str | None, two: str | None, line: Callable[[str], str]) -> str | None:
-    return None if one is None or two is None else line(f"{one} | {two}")
+def _write_or(left: str | None, right: str | None, line: Callable[[str], str]) -> str | None:
+    return None if left is None or right is None else line(f"{left} | {right}")
 
 
 def _write_cast(kind: str, expression: str) -> str:

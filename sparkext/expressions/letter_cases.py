@@ -26,19 +26,21 @@ _SIGMA, _LAST_SIGMA = "\u03a3", "\u03c2"
 _ASCII: dict[str, Any] = {"upper": pc.ascii_upper, "lower": pc.ascii_lower}
 
 
-def change_case(node: Expression, given: Vector) -> Vector:
+def change_case(node: Expression, operand: Vector) -> Vector:
     """Return strings in upper or lower case."""
-    whole = array_of(given)
-    texts = whole.cast(pa.large_binary()).view(pa.large_string())
+    array = array_of(operand)
+    texts = array.cast(pa.large_binary()).view(pa.large_string())
     result = _ASCII[node.op](texts).view(pa.large_binary())
-    others = pc.invert(pc.string_is_ascii(texts)).fill_null(False)
-    if pc.any(others).as_py():
+    is_not_ascii = pc.invert(pc.string_is_ascii(texts)).fill_null(False)
+    if pc.any(is_not_ascii).as_py():
         letters = _parse_letters(node.op, node.args[1].text or "")
-        found = texts.view(pa.large_binary()).filter(others).dictionary_encode()
-        changed = [letters.changed(text.decode("utf-8", "replace")).encode() for text in found.dictionary.to_pylist()]
-        result = pc.replace_with_mask(result, others, pa.array(changed, pa.large_binary()).take(found.indices))
-    result = result.cast(whole.type)
-    return Vector(result[0] if given.is_constant else result, given.known, given.failed)
+        distinct = texts.view(pa.large_binary()).filter(is_not_ascii).dictionary_encode()
+        changed = [
+            letters.changed(text.decode("utf-8", "replace")).encode() for text in distinct.dictionary.to_pylist()
+        ]
+        result = pc.replace_with_mask(result, is_not_ascii, pa.array(changed, pa.large_binary()).take(distinct.indices))
+    result = result.cast(array.type)
+    return Vector(result[0] if operand.is_constant else result, operand.known, operand.failed)
 
 
 class _Ranges:
@@ -51,8 +53,8 @@ class _Ranges:
         return bool(self._firsts)
 
     def __contains__(self, character: str) -> bool:
-        place = bisect_right(self._firsts, character) - 1
-        return place >= 0 and character <= self._lasts[place]
+        position = bisect_right(self._firsts, character) - 1
+        return position >= 0 and character <= self._lasts[position]
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,13 @@ class _Letters:
         """Return a string in the other case."""
         if self.cased and _SIGMA in text:
             text = "".join(
-                _LAST_SIGMA if letter == _SIGMA and self._is_last(text, place) else letter
-                for place, letter in enumerate(text)
+                _LAST_SIGMA if letter == _SIGMA and self._is_last(text, position) else letter
+                for position, letter in enumerate(text)
             )
         return text.translate(self.table)
 
-    def _is_last(self, text: str, place: int) -> bool:
-        return self._meets_case(reversed(text[:place])) and not self._meets_case(text[place + 1 :])
+    def _is_last(self, text: str, position: int) -> bool:
+        return self._meets_case(reversed(text[:position])) and not self._meets_case(text[position + 1 :])
 
     def _meets_case(self, letters: Iterable[str]) -> bool:
         return next((letter in self.cased for letter in letters if letter not in self.ignored), False)

@@ -41,38 +41,38 @@ def match_text(node: Expression, tested: Vector) -> Vector:
     return Vector(convert_to_bools(_TESTS[node.op](tested.data, pattern=pattern)), tested.known, tested.failed)
 
 
-def length(given: Vector) -> Vector:
+def length(operand: Vector) -> Vector:
     """Count characters."""
-    return Vector(_apply_to_strings(given, count_characters), given.known, given.failed)
+    return Vector(_apply_to_strings(operand, count_characters), operand.known, operand.failed)
 
 
-def _apply_to_strings(given: Vector, function: Callable[[pa.Array], AnyArray]) -> AnyArray:
+def _apply_to_strings(operand: Vector, function: Callable[[pa.Array], AnyArray]) -> AnyArray:
     """Apply a function of columns to a column or a constant."""
-    result = function(array_of(given))
-    return np.asarray(result[0]) if given.is_constant else result
+    result = function(array_of(operand))
+    return np.asarray(result[0]) if operand.is_constant else result
 
 
-def array_of(given: Vector) -> pa.Array:
+def array_of(operand: Vector) -> pa.Array:
     """Return strings as an array; a constant becomes an array of length 1."""
-    return pa.array([given.data.as_py()], given.data.type) if given.is_constant else given.data
+    return pa.array([operand.data.as_py()], operand.data.type) if operand.is_constant else operand.data
 
 
-def extract_substrings(node: Expression, given: Vector) -> Vector:
+def extract_substrings(node: Expression, operand: Vector) -> Vector:
     """Return substrings by characters; position and length are literals."""
     position, count = (int(argument.text or "") for argument in node.args[1:])
-    whole = array_of(given)
-    parts = take_substrings(whole, position, count)
+    array = array_of(operand)
+    parts = take_substrings(array, position, count)
     # No longer than the source, so its offset width suffices.
-    parts = parts.cast(whole.type)
-    return Vector(parts[0] if given.is_constant else parts, given.known, given.failed)
+    parts = parts.cast(array.type)
+    return Vector(parts[0] if operand.is_constant else parts, operand.known, operand.failed)
 
 
-def trim_text(node: Expression, given: Vector) -> Vector:
+def trim_text(node: Expression, operand: Vector) -> Vector:
     """Remove spaces on both sides of strings, or on one; in UTF-8 no byte of another character equals a space."""
-    whole = array_of(given)
-    texts = whole.cast(pa.large_binary()).view(pa.large_string())
-    parts = _TRIMS[node.op](texts, " ").cast(whole.type)
-    return Vector(parts[0] if given.is_constant else parts, given.known, given.failed)
+    array = array_of(operand)
+    texts = array.cast(pa.large_binary()).view(pa.large_string())
+    parts = _TRIMS[node.op](texts, " ").cast(array.type)
+    return Vector(parts[0] if operand.is_constant else parts, operand.known, operand.failed)
 
 
 def concatenate_texts(args: Sequence[Vector]) -> Vector:

@@ -90,22 +90,22 @@ def compute_positive_remainder(node: Expression, left: Vector, right: Vector) ->
     """Return remainders r; a negative r is replaced by (r + n) % n, in which r + n wraps around as in Java."""
     rest = divide_numbers(node, left, right)
     if node.number in FLOATS:
-        again = np.fmod(rest.data + right.data, right.data)
+        shifted = np.fmod(rest.data + right.data, right.data)
     else:
-        wide = np.promote_types(rest.data.dtype, np.int32)
-        divisor = np.where((right.data == 0) | (right.data == -1), 1, right.data).astype(wide)
-        again = np.fmod(rest.data.astype(wide) + divisor, divisor).astype(rest.data.dtype)
-    return Vector(np.asarray(np.where(rest.data < 0, again, rest.data)), rest.known, rest.failed)
+        wide_type = np.promote_types(rest.data.dtype, np.int32)
+        divisor = np.where((right.data == 0) | (right.data == -1), 1, right.data).astype(wide_type)
+        shifted = np.fmod(rest.data.astype(wide_type) + divisor, divisor).astype(rest.data.dtype)
+    return Vector(np.asarray(np.where(rest.data < 0, shifted, rest.data)), rest.known, rest.failed)
 
 
-def is_nan(_: Expression, given: Vector) -> Vector:
+def is_nan(_: Expression, operand: Vector) -> Vector:
     """Return whether floats are NaN; false for null."""
-    return Vector(_find_nans(given), None, given.failed)
+    return Vector(_find_nans(operand), None, operand.failed)
 
 
-def _find_nans(given: Vector) -> BoolArray:
-    found = np.asarray(np.isnan(given.data))
-    return found if given.known is None else np.asarray(found & given.known)
+def _find_nans(operand: Vector) -> BoolArray:
+    nans = np.asarray(np.isnan(operand.data))
+    return nans if operand.known is None else np.asarray(nans & operand.known)
 
 
 def replace_nans(_: Expression, left: Vector, right: Vector) -> Vector:
@@ -116,28 +116,30 @@ def replace_nans(_: Expression, left: Vector, right: Vector) -> Vector:
     return Vector(data, known, combine_failures(left.failed, replaced, right.failed))
 
 
-def change_sign(node: Expression, given: Vector) -> Vector:
+def change_sign(node: Expression, operand: Vector) -> Vector:
     """Return negated or absolute integers or floats."""
-    data = np.asarray((np.negative if node.op == "negate" else np.abs)(given.data))
+    data = np.asarray((np.negative if node.op == "negate" else np.abs)(operand.data))
     if not node.checked or node.number in FLOATS:
-        return Vector(data, given.known, given.failed)
-    overflows = intersect_masks(np.asarray(given.data == np.iinfo(data.dtype).min), given.known)
-    return Vector(data, given.known, unite_masks(given.failed, overflows))
+        return Vector(data, operand.known, operand.failed)
+    overflows = intersect_masks(np.asarray(operand.data == np.iinfo(data.dtype).min), operand.known)
+    return Vector(data, operand.known, unite_masks(operand.failed, overflows))
 
 
-def compute_square_root(_: Expression, given: Vector) -> Vector:
+def compute_square_root(_: Expression, operand: Vector) -> Vector:
     """Return square roots of doubles."""
-    return Vector(np.asarray(np.sqrt(given.data)), given.known, given.failed)
+    return Vector(np.asarray(np.sqrt(operand.data)), operand.known, operand.failed)
 
 
-def cast(node: Expression, given: Vector) -> Vector:
+def cast(node: Expression, operand: Vector) -> Vector:
     """Cast numbers or dates to another type; integers wrap around."""
     (argument,) = node.args
     assert node.type is not None and argument.type is not None, "what is cast has types"
     if argument.type.name == "decimal" and node.type.name in FLOATS:
-        return to_double(given, argument.scale)
+        return to_double(operand, argument.scale)
     if node.type.name == "decimal":
-        return to_decimal(node, given)
-    data = given.data.astype(dtype_of(node.type))
-    is_widened = argument.type.name in INTEGERS and given.data.dtype.itemsize <= data.dtype.itemsize
-    return Vector(data, given.known, given.failed, given.within if is_widened and data.dtype.kind == "i" else None)
+        return to_decimal(node, operand)
+    data = operand.data.astype(dtype_of(node.type))
+    is_widened = argument.type.name in INTEGERS and operand.data.dtype.itemsize <= data.dtype.itemsize
+    return Vector(
+        data, operand.known, operand.failed, operand.within if is_widened and data.dtype.kind == "i" else None
+    )

@@ -41,10 +41,10 @@ def _connect(left: Vector, right: Vector, decides: Callable[[Vector], BoolArray]
 
 def branch(condition: Vector, then: Vector, otherwise: Vector) -> Vector:
     """IF: a branch that is not taken cannot fail."""
-    taken = where_true(condition)
-    known = _pick_masks(taken, then.known, otherwise.known, default=True)
-    failed = unite_masks(condition.failed, _pick_masks(taken, then.failed, otherwise.failed, default=False))
-    return Vector(choose_values(taken, then.data, otherwise.data), known, failed, enclose_bounds(then, otherwise))
+    is_true = where_true(condition)
+    known = _pick_masks(is_true, then.known, otherwise.known, default=True)
+    failed = unite_masks(condition.failed, _pick_masks(is_true, then.failed, otherwise.failed, default=False))
+    return Vector(choose_values(is_true, then.data, otherwise.data), known, failed, enclose_bounds(then, otherwise))
 
 
 def coalesce_vectors(args: Iterable[Vector]) -> Vector:
@@ -63,7 +63,7 @@ def coalesce_vectors(args: Iterable[Vector]) -> Vector:
     return result
 
 
-def _pick_masks(takes: BoolArray, one: Mask, other: Mask, default: bool) -> Mask:
-    if one is None and other is None:
+def _pick_masks(takes: BoolArray, first: Mask, second: Mask, default: bool) -> Mask:
+    if first is None and second is None:
         return None
-    return np.asarray(np.where(takes, default if one is None else one, default if other is None else other))
+    return np.asarray(np.where(takes, default if first is None else first, default if second is None else second))

@@ -80,56 +80,56 @@ def convert_to_bools(result: Any) -> BoolArray:
     """Return the result of an Arrow comparison as bools; null becomes false."""
     if isinstance(result, pa.Scalar):
         return np.asarray(result.as_py() is True)
-    found: BoolArray = unpack_bitmap(result.fill_null(False), 1).view(np.bool_)
-    return found
+    bools: BoolArray = unpack_bitmap(result.fill_null(False), 1).view(np.bool_)
+    return bools
 
 
-def check_membership(node: Expression, given: Vector) -> Vector:
+def check_membership(node: Expression, operand: Vector) -> Vector:
     """IN: true if the value is found, null if it is not and there is a null in the list."""
     kind = node.args[0].type
     assert kind is not None, "what is listed has a type"
-    found = _search_list(node.texts, kind, given.data)
-    known = intersect_masks(given.known, found) if None in node.texts else given.known
-    return Vector(found, known, given.failed)
+    is_found = _search_list(node.texts, kind, operand.data)
+    known = intersect_masks(operand.known, is_found) if None in node.texts else operand.known
+    return Vector(is_found, known, operand.failed)
 
 
 def _search_list(texts: tuple[str | None, ...], kind: KeyType, data: Any) -> BoolArray:
-    known = _parse_list(texts, kind)
+    literals = _parse_list(texts, kind)
     if kind.name in TEXTS:
-        return convert_to_bools(pc.is_in(data, value_set=known.cast(data.type)))
-    found = np.isnan(data) if data.dtype.kind == "f" and np.isnan(known).any() else np.zeros(data.shape, np.bool_)
+        return convert_to_bools(pc.is_in(data, value_set=literals.cast(data.type)))
+    is_found = np.isnan(data) if data.dtype.kind == "f" and np.isnan(literals).any() else np.zeros(data.shape, np.bool_)
     if data.dtype == object:
-        return np.asarray(np.isin(data, [*known.tolist()]) if known.size else found, dtype=np.bool_)
-    if known.dtype == object:
-        known = np.array([value for value in known.tolist() if -(1 << 63) <= value < 1 << 63], dtype=np.int64)
-    if known.size <= _COMPARED_ONE_BY_ONE or data.ndim == 0:
-        for value in known:
-            found = found | (data == value)
-        return np.asarray(found)
-    places = np.minimum(np.searchsorted(known, data), known.size - 1)
-    return np.asarray(found | (known[places] == data))
+        return np.asarray(np.isin(data, [*literals.tolist()]) if literals.size else is_found, dtype=np.bool_)
+    if literals.dtype == object:
+        literals = np.array([value for value in literals.tolist() if -(1 << 63) <= value < 1 << 63], dtype=np.int64)
+    if literals.size <= _COMPARED_ONE_BY_ONE or data.ndim == 0:
+        for value in literals:
+            is_found = is_found | (data == value)
+        return np.asarray(is_found)
+    positions = np.minimum(np.searchsorted(literals, data), literals.size - 1)
+    return np.asarray(is_found | (literals[positions] == data))
 
 
 @lru_cache(maxsize=16)
 def _parse_list(texts: tuple[str | None, ...], kind: KeyType) -> Any:
     """Return the literals of a list without null, numbers sorted; cached, as every morsel is tested against them."""
-    known = [text for text in texts if text is not None]
+    literals = [text for text in texts if text is not None]
     if kind.name in TEXTS:
-        return pa.array([text.encode() for text in known], pa.binary())
-    return np.unique(parse_numbers(known, kind))
+        return pa.array([text.encode() for text in literals], pa.binary())
+    return np.unique(parse_numbers(literals, kind))
 
 
 def choose_extreme(op: str, args: Sequence[Vector]) -> Vector:
     """LEAST and GREATEST, which ignore nulls; of equal values the first is returned."""
     result = args[0]
     for argument in args[1:]:
-        takes = compare_values("<" if op == "least" else ">", argument.data, result.data)
+        is_better = compare_values("<" if op == "least" else ">", argument.data, result.data)
         if result.known is not None:
-            takes = takes | ~result.known
-        taken = takes if argument.known is None else takes & argument.known
+            is_better = is_better | ~result.known
+        is_chosen = is_better if argument.known is None else is_better & argument.known
         known = None if result.known is None or argument.known is None else any_known(result, argument)
         result = Vector(
-            choose_values(taken, argument.data, result.data),
+            choose_values(is_chosen, argument.data, result.data),
             known,
             unite_masks(result.failed, argument.failed),
             enclose_bounds(argument, result),
@@ -137,17 +137,17 @@ def choose_extreme(op: str, args: Sequence[Vector]) -> Vector:
     return result
 
 
-def choose_values(takes: BoolArray, one: Any, other: Any) -> Any:
-    """Return values of `one` if `takes`, else of `other`."""
-    if isinstance(one, (pa.Array, pa.Scalar)):
-        if one.type != other.type:
-            one, other = (side.cast(pa.large_binary()) for side in (one, other))
-        return pc.if_else(pa.scalar(bool(takes)) if takes.ndim == 0 else pa.array(takes), one, other)
-    return np.asarray(np.where(takes, one, other))
+def choose_values(takes: BoolArray, first: Any, second: Any) -> Any:
+    """Return values of `first` if `takes`, else of `second`."""
+    if isinstance(first, (pa.Array, pa.Scalar)):
+        if first.type != second.type:
+            first, second = (side.cast(pa.large_binary()) for side in (first, second))
+        return pc.if_else(pa.scalar(bool(takes)) if takes.ndim == 0 else pa.array(takes), first, second)
+    return np.asarray(np.where(takes, first, second))
 
 
-def enclose_bounds(one: Vector, other: Vector) -> tuple[int, int] | None:
+def enclose_bounds(first: Vector, second: Vector) -> tuple[int, int] | None:
     """Return bounds of both vectors, None if either has none."""
-    if one.within is None or other.within is None:
+    if first.within is None or second.within is None:
         return None
-    return min(one.within[0], other.within[0]), max(one.within[1], other.within[1])
+    return min(first.within[0], second.within[0]), max(first.within[1], second.within[1])

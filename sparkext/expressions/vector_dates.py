@@ -17,9 +17,9 @@ _MOST_DAYS = (1 << 63) // _DAY
 """The largest number of days before or after 1970 that fits 64 bits in microseconds."""
 
 
-def compute_date_field(node: Expression, given: Vector) -> Vector:
+def compute_date_field(node: Expression, operand: Vector) -> Vector:
     """Return a field of dates."""
-    return Vector(_compute_field(node.op, given.data), given.known, given.failed)
+    return Vector(_compute_field(node.op, operand.data), operand.known, operand.failed)
 
 
 def compute_date(node: Expression, args: Sequence[Vector]) -> Vector:
@@ -37,8 +37,8 @@ def compute_date(node: Expression, args: Sequence[Vector]) -> Vector:
     if node.op == "week_start":
         return Vector(_find_monday(days), known, failed)
     months = {"year_start": 12, "quarter_start": 3, "month_start": 1}[node.op]
-    since = (_compute_field("month", days) - 1) % months
-    return _narrow_to_dates(node, _move_by_months(days, -since, FIRST), known, failed)
+    months_since_start = (_compute_field("month", days) - 1) % months
+    return _narrow_to_dates(node, _move_by_months(days, -months_since_start, FIRST), known, failed)
 
 
 def _compute_field(field: str, days: AnyArray) -> AnyArray:
@@ -47,14 +47,16 @@ def _compute_field(field: str, days: AnyArray) -> AnyArray:
 
 def _find_monday(days: AnyArray) -> AnyArray:
     """Return the Monday of each date's week: the first Monday after the date minus 7 days, which may wrap around."""
-    before = np.asarray(days - np.int32(7))
-    return np.asarray(before + np.int32(1) + np.mod(np.int32(3) - before, np.int32(7)), dtype=np.int32)
+    week_before = np.asarray(days - np.int32(7))
+    return np.asarray(week_before + np.int32(1) + np.mod(np.int32(3) - week_before, np.int32(7)), dtype=np.int32)
 
 
 def _move_by_months(days: AnyArray, months: AnyArray, day: int) -> AnyArray:
     shape = np.broadcast_shapes(days.shape, months.shape)
-    one, other = (np.ascontiguousarray(np.broadcast_to(part, shape)).reshape(-1) for part in (days, months))
-    return move_dates(one, other, day).reshape(shape)
+    day_numbers, month_counts = (
+        np.ascontiguousarray(np.broadcast_to(part, shape)).reshape(-1) for part in (days, months)
+    )
+    return move_dates(day_numbers, month_counts, day).reshape(shape)
 
 
 def _narrow_to_dates(node: Expression, days: AnyArray, known: Mask, failed: Mask) -> Vector:
@@ -65,13 +67,13 @@ def _narrow_to_dates(node: Expression, days: AnyArray, known: Mask, failed: Mask
     return Vector(wrapped, known, failed)
 
 
-def _expand_to_microseconds(node: Expression, given: Vector) -> Vector:
+def _expand_to_microseconds(node: Expression, operand: Vector) -> Vector:
     """Return the first microsecond of dates. Timestamps are returned unchanged, since in UTC they equal local time."""
-    if given.data.dtype == np.int64:
-        return given
-    data = given.data.astype(np.int64) * _DAY
-    failed = given.failed
+    if operand.data.dtype == np.int64:
+        return operand
+    data = operand.data.astype(np.int64) * _DAY
+    failed = operand.failed
     if node.checked:
-        beyond = np.asarray((given.data > _MOST_DAYS) | (given.data < -_MOST_DAYS))
-        failed = unite_masks(failed, intersect_masks(beyond, given.known))
-    return Vector(data, given.known, failed)
+        beyond = np.asarray((operand.data > _MOST_DAYS) | (operand.data < -_MOST_DAYS))
+        failed = unite_masks(failed, intersect_masks(beyond, operand.known))
+    return Vector(data, operand.known, failed)

@@ -70,14 +70,14 @@ def find_extremes(data: AnyArray) -> Interval:
 
 def intersect_masks(*masks: Mask) -> Mask:
     """Return the conjunction of masks; None is true everywhere."""
-    given = [mask for mask in masks if mask is not None]
-    return reduce(np.bitwise_and, given) if given else None
+    arrays = [mask for mask in masks if mask is not None]
+    return reduce(np.bitwise_and, arrays) if arrays else None
 
 
 def unite_masks(*masks: Mask) -> Mask:
     """Return the disjunction of masks; None is false everywhere."""
-    given = [mask for mask in masks if mask is not None]
-    return reduce(np.bitwise_or, given) if given else None
+    arrays = [mask for mask in masks if mask is not None]
+    return reduce(np.bitwise_or, arrays) if arrays else None
 
 
 def where_true(vector: Vector) -> BoolArray:
@@ -90,9 +90,9 @@ def where_false(vector: Vector) -> BoolArray:
     return np.asarray(~vector.data if vector.known is None else ~vector.data & vector.known)
 
 
-def combine_failures(first: Mask, goes_on: Mask, second: Mask) -> Mask:
-    """Return the failures of two operands, of which the second is evaluated only if `goes_on` (None: always)."""
-    return unite_masks(first, None if second is None else intersect_masks(second, goes_on))
+def combine_failures(first: Mask, condition: Mask, second: Mask) -> Mask:
+    """Return the failures of two operands, of which the second is evaluated only if `condition` (None: always)."""
+    return unite_masks(first, None if second is None else intersect_masks(second, condition))
 
 
 def combine_known(args: Sequence[Vector]) -> tuple[Mask, Mask]:

@@ -67,14 +67,14 @@ def check_setting(conf: Callable[[str], str | None]) -> None:
     setting = (conf(_SETTING) or "").strip()
     if not setting:
         return
-    whole = parse_bytes(f"{setting}m" if setting.isdigit() else setting)
-    each = whole // max(1, int(conf("spark.executor.cores") or 1))
+    total = parse_bytes(f"{setting}m" if setting.isdigit() else setting)
+    per_worker = total // max(1, int(conf("spark.executor.cores") or 1))
     is_forked = conf("spark.python.daemon.module") == "sparkext.daemon"
     least = LEAST_BYTES if is_forked else LEAST_BYTES_OF_BARE
-    if each < least:
+    if per_worker < least:
         raise EnvironmentProblemError(
-            f"spark.executor.pyspark.memory leaves a worker {format_bytes(each)} of address space; a pipelined join"
-            f" needs at least {format_bytes(least)}: unset it, or raise it (the cores of an executor share it)"
+            f"spark.executor.pyspark.memory leaves a worker {format_bytes(per_worker)} of address space; a pipelined"
+            f" join needs at least {format_bytes(least)}: unset it, or raise it (the cores of an executor share it)"
         )
 
 
@@ -86,18 +86,18 @@ def check_process_limit() -> None:
     EnvironmentProblemError
         The limit is too low. The message gives it and the required minimum.
     """
-    found = read_limit()
-    if found is not None and found < LEAST_BYTES:
+    limit = read_limit()
+    if limit is not None and limit < LEAST_BYTES:
         raise EnvironmentProblemError(
-            f"this worker may use {format_bytes(found)} of address space (spark.executor.pyspark.memory, shared by the"
+            f"this worker may use {format_bytes(limit)} of address space (spark.executor.pyspark.memory, shared by the"
             f" spark.executor.cores); a pipelined join needs at least {format_bytes(LEAST_BYTES)}: raise it, or"
             " unset it"
         )
 
 
 @contextmanager
-def explain_mapping_errors(what: str) -> Iterator[None]:
-    """Replace the OSError of a mapping that exceeds the address space by an error that names the mapped data (`what`).
+def explain_mapping_errors(data: str) -> Iterator[None]:
+    """Replace the OSError of a mapping that exceeds the address space by an error that names the mapped `data`.
 
     Raises
     ------
@@ -109,10 +109,10 @@ def explain_mapping_errors(what: str) -> Iterator[None]:
     except OSError as error:
         if os.strerror(errno.ENOMEM) not in str(error):  # pyarrow's errors have no errno
             raise
-        found = read_limit()
-        limited = "" if found is None else f" of {format_bytes(found)} (spark.executor.pyspark.memory)"
+        limit = read_limit()
+        limited = "" if limit is None else f" of {format_bytes(limit)} (spark.executor.pyspark.memory)"
         raise BuildSideTooLargeError(
-            f"{what} does not fit in the worker's address space{limited}; mapped files count towards it: raise that"
+            f"{data} does not fit in the worker's address space{limited}; mapped files count towards it: raise that"
             " limit or unset it, filter the build side, select fewer columns, or set spark.sparkext.mode=off"
         ) from error
 

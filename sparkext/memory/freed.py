@@ -68,7 +68,7 @@ def headroom_for(size: int, read: FreeMemory | None = None) -> int | None:
     `read` returns the headroom of a task; by default, the headroom of the process is used.
     """
     read = process_probe().headroom if read is None else read
-    found = read()
-    if found is not None and found[0] < size and reclaim():
-        found = read()
-    return None if found is None else found[0]
+    free = read()
+    if free is not None and free[0] < size and reclaim():
+        free = read()
+    return None if free is None else free[0]

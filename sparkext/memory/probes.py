@@ -63,7 +63,7 @@ class _CachedHeadroom(NamedTuple):
     group: int
 
 
-_NO_BELIEF = _CachedHeadroom(float("-inf"), None, None, 0)
+_NOT_CACHED = _CachedHeadroom(float("-inf"), None, None, 0)
 
 
 class MemoryProbe:
@@ -87,7 +87,7 @@ class MemoryProbe:
         self._clock = clock
         self._address_space_limit = address_space_limit
         self._due = float("-inf")
-        self._belief = _NO_BELIEF
+        self._cached = _NOT_CACHED
         self._expired = 0
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._statm = KernelFile(proc / "self" / "statm")
@@ -102,12 +102,12 @@ class MemoryProbe:
     @contextlib.contextmanager
     def limited(self, own_bytes: int) -> Iterator[None]:
         """Apply a limit to the process's own memory (see `own_bytes`) within this context; 0 for none."""
-        before, self._own_limit = self._own_limit, own_bytes
+        previous, self._own_limit = self._own_limit, own_bytes
         self.expire()
         try:
             yield
         finally:
-            self._own_limit = before
+            self._own_limit = previous
             self.expire()
 
     def count_tasks(self, tasks: Tasks, limit: str) -> int:
@@ -123,35 +123,36 @@ class MemoryProbe:
         `_STALE_SECONDS` old.
         """
         now = self._clock()
-        belief = self._belief
-        if now < belief.until and tasks is belief.tasks:
-            self.binding_group = belief.group
-            return belief.headroom
+        cached = self._cached
+        if now < cached.until and tasks is cached.tasks:
+            self.binding_group = cached.group
+            return cached.headroom
         expired = self._expired
         readings = self._readings()
-        own = self.own_bytes() if self._own_limit else None
-        if own is not None:
-            readings.append((self._own_limit - own, "configured", 0))
-        found = self._choose_tightest(readings, tasks)
-        if found is not None and self._address_space is None:
-            calm = found.bytes * _UNNOTICED / _TAKEN_PER_SECOND
-            self._belief = _CachedHeadroom(now + min(calm, _STALE_SECONDS), tasks, found, self.binding_group)
+        own_bytes = self.own_bytes() if self._own_limit else None
+        if own_bytes is not None:
+            readings.append((self._own_limit - own_bytes, "configured", 0))
+        tightest = self._choose_tightest(readings, tasks)
+        if tightest is not None and self._address_space is None:
+            reuse_seconds = tightest.bytes * _UNNOTICED / _TAKEN_PER_SECOND
+            until = now + min(reuse_seconds, _STALE_SECONDS)
+            self._cached = _CachedHeadroom(until, tasks, tightest, self.binding_group)
             if expired != self._expired:  # another thread has called `expire` during this measurement
-                self._belief = _NO_BELIEF
-        return found
+                self._cached = _NOT_CACHED
+        return tightest
 
     def of_system(self) -> Headroom | None:
         """Return the headroom without the limit of `limited`, which does not apply to file pages."""
         return self._choose_tightest(self._readings(), _count_one_task)
 
     def _choose_tightest(self, readings: list[tuple[int, LimitName, int]], tasks: Tasks) -> Headroom | None:
-        found, least = None, float("inf")
+        tightest, least = None, float("inf")
         for free, limit, group in readings:
             share = max(0, free) / tasks(limit, group)
-            if found is None or share < least:
-                found, least = Headroom(max(0, free), limit), share
+            if tightest is None or share < least:
+                tightest, least = Headroom(max(0, free), limit), share
                 self.binding_group = group
-        return found
+        return tightest
 
     def _readings(self) -> list[tuple[int, LimitName, int]]:
         """Return the free bytes of each limit, its name, and the number of its control group, or 0."""
@@ -165,7 +166,7 @@ class MemoryProbe:
             if free is not None:
                 readings.append((free, "cgroup", group.number))
         if self._address_space is not None:
-            mapped = self._mapped()
+            mapped = self._read_mapped_bytes()
             if mapped is not None:
                 readings.append((self._address_space - mapped, "rlimit_as", 0))
         return readings
@@ -179,7 +180,7 @@ class MemoryProbe:
         """Discard cached values, because memory has just been returned to the system."""
         self._expired += 1
         self._due = float("-inf")
-        self._belief = _NO_BELIEF
+        self._cached = _NOT_CACHED
 
     def own_bytes(self) -> int | None:
         """Return the bytes of resident memory that are neither shared nor mapped from files; None if unknown."""
@@ -192,7 +193,7 @@ class MemoryProbe:
         headroom = self.headroom()
         self._refresh()
         lines = [group.describe() for group in self._groups] or [("cgroup", "none found")]
-        limit, mapped = self._address_space, self._mapped()
+        limit, mapped = self._address_space, self._read_mapped_bytes()
         if limit is None:
             space = "no limit"
         else:
@@ -228,7 +229,7 @@ class MemoryProbe:
         end = self._clock()
         self._due = end + min(max((end - start) * _PAUSE_FACTOR, _FRESH_SECONDS), _STALE_SECONDS)
 
-    def _mapped(self) -> int | None:
+    def _read_mapped_bytes(self) -> int | None:
         """Return the bytes of address space in use, from the first field of statm; None if unknown."""
         pages = parse_number(self._statm.read().partition(b" ")[0])
         return None if pages is None else pages * self._page_bytes

@@ -68,7 +68,7 @@ class TaskRegister:
     def __init__(self, path: Path, groups: Sequence[int]) -> None:
         """Open the file, create it if necessary, and allocate a slot."""
         self._descriptor = _open_private(path)
-        self._own: int | None = None
+        self._slot: int | None = None
         self._groups = groups[: _FIELDS - _FIRST_GROUP]
         self._swept = 0.0
         self._counted_at = -1
@@ -78,24 +78,24 @@ class TaskRegister:
             # Allocate the pages: on a full disk, the first access to an unallocated page would kill the process.
             os.posix_fallocate(self._descriptor, 0, _FILE_BYTES)
             self._mapped = mmap.mmap(self._descriptor, _FILE_BYTES)
-            whole = np.frombuffer(self._mapped, dtype=np.int64).reshape(_SLOTS + 1, _FIELDS)
-            self._slots, self._changes = whole[:_SLOTS], whole[_SLOTS]
-            del whole
+            table = np.frombuffer(self._mapped, dtype=np.int64).reshape(_SLOTS + 1, _FIELDS)
+            self._slots, self._changes = table[:_SLOTS], table[_SLOTS]
+            del table
             self._enter()
         except BaseException:
             os.close(self._descriptor)
             raise
 
     def _enter(self) -> None:
-        with self._locked(_PATIENCE_SECONDS) as is_held:
+        with self._hold_lock(_PATIENCE_SECONDS) as is_held:
             if not is_held:
                 raise TimeoutError("the process that holds the lock of the register makes no progress")
             self._sweep()
             free = np.flatnonzero(self._slots[:, 0] == 0)
             if free.size:
-                self._own = int(free[0])
+                self._slot = int(free[0])
                 fields = (os.getpid(), _read_start_time(os.getpid()) or 0, *self._groups)
-                self._slots[self._own, : len(fields)] = fields
+                self._slots[self._slot, : len(fields)] = fields
                 self._changes[0] += 1
 
     def __enter__(self) -> TaskRegister:
@@ -104,9 +104,9 @@ class TaskRegister:
 
     def __exit__(self, *_: object) -> None:
         """Free the slot and close the file."""
-        with self._locked(_PATIENCE_SECONDS):
-            if self._own is not None:
-                self._free(self._own)
+        with self._hold_lock(_PATIENCE_SECONDS):
+            if self._slot is not None:
+                self._free(self._slot)
         del self._slots, self._changes
         self._mapped.close()
         os.close(self._descriptor)
@@ -116,7 +116,7 @@ class TaskRegister:
         if not _is_shared(limit):
             return 1
         if time.monotonic() > self._swept + _SWEEP_SECONDS:
-            with self._locked() as is_held:
+            with self._hold_lock() as is_held:
                 if is_held:
                     self._sweep()
         changes = int(self._changes[0])
@@ -128,10 +128,10 @@ class TaskRegister:
 
     def _count(self, group: int) -> int:
         """Count the tasks within a control group; all tasks for group 0."""
-        taken = np.flatnonzero(self._slots[:, 0])
+        slots = np.flatnonzero(self._slots[:, 0])
         if group:
-            taken = taken[(self._slots[taken, _FIRST_GROUP:] == group).any(axis=1)]
-        return max(1, taken.size)
+            slots = slots[(self._slots[slots, _FIRST_GROUP:] == group).any(axis=1)]
+        return max(1, slots.size)
 
     def _sweep(self) -> None:
         """Free the slots of processes that no longer exist."""
@@ -148,7 +148,7 @@ class TaskRegister:
         self._changes[0] += 1
 
     @contextmanager
-    def _locked(self, patience: float = 0.0) -> Iterator[bool]:
+    def _hold_lock(self, patience: float = 0.0) -> Iterator[bool]:
         """Try to acquire the lock within `patience` seconds; yield whether it was acquired."""
         with self._turn:  # the threads of a task share the descriptor, and therefore its lock
             until = time.monotonic() + patience

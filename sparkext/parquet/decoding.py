@@ -78,24 +78,24 @@ def _decode_dictionary(array: pa.DictionaryArray) -> pa.Array:
     try:
         return array.dictionary_decode()
     except pa.ArrowInvalid:  # more bytes than 32-bit offsets can address
-        wide = widen_type(array.dictionary.type)
-        if wide is None:
+        wide_type = widen_type(array.dictionary.type)
+        if wide_type is None:
             raise
-        return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(wide)).dictionary_decode()
+        return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(wide_type)).dictionary_decode()
 
 
-def _is_respelled(found: pa.DataType, target: pa.DataType) -> bool:
+def _is_respelled(stored: pa.DataType, target: pa.DataType) -> bool:
     """Return whether two types have the same values. Arrow would also cast strings to numbers, and numbers to dates."""
-    if found == target:
+    if stored == target:
         return True
     if pa.types.is_signed_integer(target):
         # Spark has numbers for Arrow's durations, and may request wider integers than are stored.
-        if pa.types.is_duration(found):
+        if pa.types.is_duration(stored):
             return bool(target == pa.int64())
-        return bool(pa.types.is_signed_integer(found) and found.bit_width <= target.bit_width)
-    if pa.types.is_decimal(target) and pa.types.is_decimal(found):
-        return bool(found.precision == target.precision and found.scale == target.scale)
-    return any(found in spellings and target in spellings for spellings in _SPELLINGS)
+        return bool(pa.types.is_signed_integer(stored) and stored.bit_width <= target.bit_width)
+    if pa.types.is_decimal(target) and pa.types.is_decimal(stored):
+        return bool(stored.precision == target.precision and stored.scale == target.scale)
+    return any(stored in spellings and target in spellings for spellings in _SPELLINGS)
 
 
 _SPELLINGS = (

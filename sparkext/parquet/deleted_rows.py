@@ -10,18 +10,18 @@ import numpy.typing as npt
 
 from sparkext.kernels.columns.buffers import Int64Array
 
-_KEPT = 64
+_CACHED_FILES = 64
 _NONE: Int64Array = np.empty(0, dtype=np.int64)
 
 
-@lru_cache(_KEPT)
-def decode_deleted_rows(told: str) -> Int64Array:
+@lru_cache(_CACHED_FILES)
+def decode_deleted_rows(encoded: str) -> Int64Array:
     """Return the indexes of a file's deleted rows, ascending.
 
-    `told`: the first index, then the difference of each index from its predecessor, as little-endian 64-bit integers in
-    base 64; empty if no rows are deleted.
+    `encoded`: the first index, then the difference of each index from its predecessor, as little-endian 64-bit integers
+    in base 64; empty if no rows are deleted.
     """
-    return np.cumsum(np.frombuffer(base64.b64decode(told), dtype="<i8")) if told else _NONE
+    return np.cumsum(np.frombuffer(base64.b64decode(encoded), dtype="<i8")) if encoded else _NONE
 
 
 def select_undeleted(deleted: Int64Array, first: int, count: int) -> npt.NDArray[np.intp] | None:

@@ -21,7 +21,7 @@ MOST_GAP_BYTES = 1 << 20
 """Maximum size of a gap between two ranges that is fetched with them."""
 
 MOST_REQUESTED_BYTES = 16 << 20
-"""Maximum size of a merged range, so that several responses can arrive in parallel."""
+"""Maximum size of a merged range, so that several responses can be received in parallel."""
 
 _SMALL_FILE_BYTES = 1 << 20
 """Maximum size of a file that is fetched completely when it is opened."""
@@ -32,15 +32,15 @@ _FOOTER_BYTES = 256 << 10
 
 def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
     """Return the ranges to request, in order; each of the given ranges is within one of them."""
-    wanted: list[Range] = []
+    requests: list[Range] = []
     for start, stop in sorted(ranges):
-        if wanted:
-            first, last = wanted[-1]
+        if requests:
+            first, last = requests[-1]
             if start < last or (start - last <= MOST_GAP_BYTES and stop - first <= MOST_REQUESTED_BYTES):
-                wanted[-1] = (first, max(last, stop))
+                requests[-1] = (first, max(last, stop))
                 continue
-        wanted.append((start, stop))
-    return wanted
+        requests.append((start, stop))
+    return requests
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,10 @@ class FetchedRanges:
     def begun(cls, source: Any, ranges: Iterable[Range], pool: Executor, parts: Sequence[FetchedPart]) -> FetchedRanges:
         """Request the ranges that the parts do not contain; for each request a thread of `pool` waits."""
         missing = merge_ranges(range_ for range_ in ranges if not any(_contains_range(part, *range_) for part in parts))
-        asked = [FetchedPart(start, stop, pool.submit(source.read_at, stop - start, start)) for start, stop in missing]
-        return cls(source, [*parts, *asked])
+        requests = [
+            FetchedPart(start, stop, pool.submit(source.read_at, stop - start, start)) for start, stop in missing
+        ]
+        return cls(source, [*parts, *requests])
 
     def file(self) -> pa.PythonFile:
         """Open the file for Arrow. Bytes that were not fetched are read from the source."""
@@ -95,7 +97,7 @@ class _View(io.RawIOBase):
     """A file object as Arrow's `PythonFile` requires it."""
 
     def __init__(self, ranges: FetchedRanges, size: int) -> None:
-        self._ranges, self._size, self._at = ranges, size, 0
+        self._ranges, self._size, self._position = ranges, size, 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -107,16 +109,16 @@ class _View(io.RawIOBase):
 
     def tell(self) -> int:
         """Return the position of the next read."""
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Set the position of the next read."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        return self._position
 
     def read(self, size: int = -1) -> bytes | memoryview:
         """Return the next `size` bytes, or fewer at the end of the file."""
-        left = max(0, self._size - self._at)
-        found = self._ranges.read(self._at, left if size < 0 else min(size, left))
-        self._at += len(found)
-        return found
+        remaining = max(0, self._size - self._position)
+        data = self._ranges.read(self._position, remaining if size < 0 else min(size, remaining))
+        self._position += len(data)
+        return data

@@ -81,10 +81,10 @@ class Bucket:
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
-        "anonymous": "who asks, not what is there",
-        "access_key": "who asks, not what is there",
-        "secret_key": "who asks, not what is there",
-        "session_token": "who asks, not what is there",
+        "anonymous": "the identity of the reader, not the contents of the bucket",
+        "access_key": "the identity of the reader, not the contents of the bucket",
+        "secret_key": "the identity of the reader, not the contents of the bucket",
+        "session_token": "the identity of the reader, not the contents of the bucket",
     }
 
     name: str
@@ -117,10 +117,10 @@ class Bucket:
     def identity(self, path: str) -> Identity:
         """Return the object's size, modification time, and ETag, which every store assigns to written objects."""
         opened = open_file_system(self).open_input_file(self._key(path))
-        said = {str(name): value.decode() for name, value in opened.metadata().items()}
-        if "ETag" not in said:
+        metadata = {str(name): value.decode() for name, value in opened.metadata().items()}
+        if "ETag" not in metadata:
             raise OSError("the store returns no ETag, which is required to identify the object")
-        identity = tuple(said.get(name, "") for name in _IDENTITY)
+        identity = tuple(metadata.get(name, "") for name in _IDENTITY)
         with _TURN:
             _OPENED[self, path] = identity, opened
         return identity
@@ -128,15 +128,15 @@ class Bucket:
     def source(self, path: str, identity: Identity) -> Any:
         """Open the object once; threads read ranges of it with separate requests."""
         with _TURN:
-            known = _OPENED.get((self, path))
-        if known is not None and known[0] == identity:
-            return known[1]
+            cached = _OPENED.get((self, path))
+        if cached is not None and cached[0] == identity:
+            return cached[1]
         return open_file_system(self).open_input_file(self._key(path))
 
     def _key(self, path: str) -> str:
-        found = _REMOTE.fullmatch(path)
-        assert found is not None and found.group(2) == self.name, path
-        return f"{self.name}/{found.group(3)}"
+        matched = _REMOTE.fullmatch(path)
+        assert matched is not None and matched.group(2) == self.name, path
+        return f"{self.name}/{matched.group(3)}"
 
 
 _OPENED: LruCache[tuple[Bucket, str], tuple[Identity, Any]] = LruCache(_OPENED_OBJECTS)
@@ -150,9 +150,9 @@ def is_local_path(path: str) -> bool:
 
 def split_remote_path(path: str) -> tuple[str, str]:
     """Return scheme and bucket of a remote path."""
-    found = _REMOTE.fullmatch(path)
-    assert found is not None, path
-    return found.group(1), found.group(2)
+    matched = _REMOTE.fullmatch(path)
+    assert matched is not None, path
+    return matched.group(1), matched.group(2)
 
 
 def store_of(path: str, buckets: Sequence[Bucket]) -> FileStore:
@@ -180,11 +180,11 @@ def cache_identities(run: str | None) -> Iterator[None]:
     """
     if run is None or run != _CachedIdentities.run:
         _CachedIdentities.run, _CachedIdentities.by_run = run, {}
-    _CachedIdentities.now = found = _CachedIdentities.by_run
+    _CachedIdentities.now = identities = _CachedIdentities.by_run
     try:
         yield
     finally:
-        if _CachedIdentities.now is found:
+        if _CachedIdentities.now is identities:
             _CachedIdentities.now = None
 
 

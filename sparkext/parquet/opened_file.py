@@ -55,10 +55,14 @@ class OpenedFile:
             _locate_row_group(self.metadata.row_group(number)) for number in range(self.metadata.num_row_groups)
         ]
         self.first_rows = _compute_first_rows(self.metadata)
-        found = [[] if name is None else _find_top_level(opened.schema_arrow, name, case_sensitive) for name in names]
+        matches = [[] if name is None else _find_top_level(opened.schema_arrow, name, case_sensitive) for name in names]
         leaves = _find_top_level_leaves(opened.schema_arrow)
-        self._leaves = [next((leaves[at] for at in places if at in leaves), None) for places in found]
-        self._called = [[opened.schema_arrow.names[at] for at in places] for places in found]
+        self._leaves = [
+            next((leaves[position] for position in positions if position in leaves), None) for positions in matches
+        ]
+        self._matching_names = [
+            [opened.schema_arrow.names[position] for position in positions] for positions in matches
+        ]
         self._in_dictionaries = self._texts_in_dictionaries()
         opened.close()
 
@@ -79,7 +83,7 @@ class OpenedFile:
 
     def match_names(self, column: int) -> list[str]:
         """Return the names of the file's top-level columns, nested or not, that match column `column` of the scan."""
-        return self._called[column]
+        return self._matching_names[column]
 
     def request_columns(self, groups: Iterable[int], leaves: Sequence[int], pool: Executor) -> FetchedRanges:
         """Request Parquet columns of row groups from a remote file."""
@@ -190,17 +194,19 @@ def _compute_first_rows(metadata: Any) -> list[int]:
 def _find_top_level(schema: pa.Schema, name: str | int, case_sensitive: bool) -> list[int]:
     """Return the positions of the top-level columns that match a name or a field id."""
     if isinstance(name, int):
-        wanted = str(name).encode()
-        return [at for at, column in enumerate(schema) if (column.metadata or {}).get(_FIELD_ID) == wanted]
+        field_id = str(name).encode()
+        return [
+            position for position, column in enumerate(schema) if (column.metadata or {}).get(_FIELD_ID) == field_id
+        ]
     spelled = (lambda name: name) if case_sensitive else str.lower
-    return [at for at, other in enumerate(schema.names) if spelled(other) == spelled(name)]
+    return [position for position, other in enumerate(schema.names) if spelled(other) == spelled(name)]
 
 
 def _find_top_level_leaves(schema: pa.Schema) -> dict[int, int]:
     """Return the index of the Parquet column for each top-level column that is not nested, by its position."""
     widths = [_count_leaves(column.type) for column in schema]
     starts = [*accumulate(widths, initial=0)]
-    return {at: starts[at] for at, column in enumerate(schema) if not pa.types.is_nested(column.type)}
+    return {position: starts[position] for position, column in enumerate(schema) if not pa.types.is_nested(column.type)}
 
 
 def _count_leaves(arrow_type: pa.DataType) -> int:

@@ -92,7 +92,7 @@ def _spell_logical_type(logical: Mapping[str, Any]) -> str:
     return "" if kind == "None" else str(kind).upper()
 
 
-def _is_rebased(column: Any, target: pa.DataType, said: Mapping[bytes, bytes], calendars: Calendars) -> bool:
+def _is_rebased(column: Any, target: pa.DataType, metadata: Mapping[bytes, bytes], calendars: Calendars) -> bool:
     """Return whether Spark rebases days of a column: versions before 3 wrote days of the Julian calendar."""
     if column.physical_type == "INT96":
         first, legacy, corrected = b"3.1.0", b"org.apache.spark.legacyINT96", calendars.int96
@@ -100,5 +100,5 @@ def _is_rebased(column: Any, target: pa.DataType, said: Mapping[bytes, bytes], c
         first, legacy, corrected = b"3.0.0", b"org.apache.spark.legacyDateTime", calendars.datetime
     else:
         return False
-    writer = said.get(_WRITER)
-    return not corrected if writer is None else writer < first or legacy in said
+    writer = metadata.get(_WRITER)
+    return not corrected if writer is None else writer < first or legacy in metadata

@@ -23,9 +23,9 @@ def derive_bucket(name: str, hadoop: Setting) -> Bucket | str:
 
     def setting(key: str) -> str | None:
         for full in (f"fs.s3a.bucket.{name}.{key}", f"fs.s3a.{key}"):
-            found = (hadoop(full) or "").strip()
-            if found:
-                return found
+            text = (hadoop(full) or "").strip()
+            if text:
+                return text
         return None
 
     def enabled(key: str, default: bool) -> bool:
@@ -62,12 +62,12 @@ def _is_plain(endpoint: str, region: str | None) -> bool:
 def _find_credentials(setting: Setting) -> dict[str, str | bool] | str:
     """Return the credentials of the first provider that has any, or the reason why there are none."""
     listed = (setting("aws.credentials.provider") or "").replace(",", " ").split()
-    found = {key: setting(key.replace("_", ".")) for key in ("access_key", "secret_key", "session_token")}
-    keys = {key: value for key, value in found.items() if value is not None}
+    values = {key: setting(key.replace("_", ".")) for key in ("access_key", "secret_key", "session_token")}
+    keys = {key: value for key, value in values.items() if value is not None}
     for provider in listed or S3_DEFAULT_PROVIDERS:
         kind = provider.rpartition(".")[2]
         if kind == "TemporaryAWSCredentialsProvider":
-            if len(keys) == len(found):
+            if len(keys) == len(values):
                 return dict(keys)
         elif kind == "SimpleAWSCredentialsProvider":
             if "access_key" in keys and "secret_key" in keys:

@@ -61,12 +61,12 @@ class ParquetScan:
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
         "max_rows": "rows that are read at a time",
-        "bounds": "of who reads now: they begin without (see `begun`), and set those of their own build sides",
-        "planned": "who checks files, not what is in them",
-        "metrics": "what was read so far",
-        "opened": "what was read so far",
-        "unchecked": "what was read so far",
-        "text_bytes": "what was read so far",
+        "bounds": "the bounds of the current reader: each reader begins without bounds (see `begun`) and sets its own",
+        "planned": "which process checks the files, not their contents",
+        "metrics": "the state of reading",
+        "opened": "the state of reading",
+        "unchecked": "the state of reading",
+        "text_bytes": "the state of reading",
     }
 
     spec: ScanSpec
@@ -106,7 +106,7 @@ class ParquetScan:
                     rows.add((number, position), batch)
 
         with pool(REQUESTS) if self.buckets else nullcontext() as requests:
-            units = [unit for split in self._opened(splits) for unit in self.units(split)]
+            units = [unit for split in self._open_ahead(splits) for unit in self.units(split)]
             run_each(read, range(len(units)), units, threads=max(threads, _WAITING) if self.buckets else threads)
         self.check_unchanged()
         return rows.table(pa.schema([self.schema.field(number) for number in range(self.spec.outputs)]))
@@ -114,7 +114,7 @@ class ParquetScan:
     def rows_of(self, splits: Iterable[Split]) -> int:
         """Return the number of rows in the files of these splits, according to their footers."""
         files = {split.path: split for split in splits}
-        opened = (self._file(split.path, self.identity(split.path)) for split in self._opened(files.values()))
+        opened = (self._file(split.path, self.identity(split.path)) for split in self._open_ahead(files.values()))
         return sum(file.metadata.num_rows for file in opened)
 
     def identity(self, path: str) -> Identity:
@@ -124,9 +124,9 @@ class ParquetScan:
 
     def identities(self, paths: Iterable[str]) -> dict[str, Identity]:
         """Return the identities of files; remote files are requested concurrently."""
-        found: dict[str, Identity] = {}
-        self._side_by_side(lambda path: found.setdefault(path, self.identity(path)), dict.fromkeys(paths))
-        return found
+        identities: dict[str, Identity] = {}
+        self._run_concurrently(lambda path: identities.setdefault(path, self.identity(path)), dict.fromkeys(paths))
+        return identities
 
     def check_unchanged(self) -> None:
         """Check that each file was not replaced while it was read. To be called before any of its rows are emitted.
@@ -137,23 +137,23 @@ class ParquetScan:
             A file was replaced while it was read.
         """
         paths = [self.unchecked.pop() for _ in range(len(self.unchecked))]
-        self._side_by_side(lambda path: check_same(path, self.opened[path], store_of(path, self.buckets)), paths)
+        self._run_concurrently(lambda path: check_same(path, self.opened[path], store_of(path, self.buckets)), paths)
 
-    def _side_by_side(self, work: Callable[[str], object], paths: Collection[str]) -> None:
+    def _run_concurrently(self, work: Callable[[str], object], paths: Collection[str]) -> None:
         if self.buckets and len(paths) > 1:
             run_each(work, paths, threads=min(REQUESTS, len(paths)))
             return
         for path in paths:
             work(path)
 
-    def _opened(self, splits: Iterable[Split]) -> Iterable[Split]:
+    def _open_ahead(self, splits: Iterable[Split]) -> Iterable[Split]:
         """Yield splits with opened files; the next remote files are opened ahead."""
 
-        def opened(split: Split) -> Split:
+        def open_files(split: Split) -> Split:
             self._file(split.path, self.identity(split.path))
             return split
 
-        return map_ahead(opened, splits, REQUESTS) if self.buckets else splits
+        return map_ahead(open_files, splits, REQUESTS) if self.buckets else splits
 
     def units(self, split: Split) -> Iterator[Unit]:
         """Yield the units of a split: row groups that it owns and that statistics do not rule out."""
@@ -163,10 +163,10 @@ class ParquetScan:
         if self.calendars is not None:
             self._check(file, self.calendars)
         owned = [number for number, (offset, size) in enumerate(file.extents) if split.owns(offset, size)]
-        wanted = [number for number in owned if self._may_give_rows(file, number, split.values)]
-        self.metrics.row_groups += len(wanted)
-        self.metrics.row_groups_pruned += len(owned) - len(wanted)
-        for first, last in _find_consecutive(wanted):
+        groups = [number for number in owned if self._may_give_rows(file, number, split.values)]
+        self.metrics.row_groups += len(groups)
+        self.metrics.row_groups_pruned += len(owned) - len(groups)
+        for first, last in _find_consecutive(groups):
             sizes = [self._sizes.of_group(file, group) for group in range(first, last)]
             for start, stop in divide_row_groups(sizes, self.max_rows, MAX_MORSEL_BYTES):
                 yield Unit(file, first + start, first + stop, split.values, split.deleted)
@@ -180,15 +180,15 @@ class ParquetScan:
         """
         with pool(REQUESTS) as executor:
 
-            def prepared(needed: Collection[int]) -> _UnitColumns | None:
+            def prepare_next(needed: Collection[int]) -> _UnitColumns | None:
                 unit = next(units, None)
                 return None if unit is None else self._columns(unit, needed, executor)
 
             needed: Collection[int] = range(len(self.spec.columns))
-            current = prepared(needed)
+            current = prepare_next(needed)
             try:
                 while current is not None:
-                    following = executor.submit(prepared, needed)
+                    following = executor.submit(prepare_next, needed)
                     yield current
                     needed = current.needed
                     current = following.result()
@@ -211,22 +211,22 @@ class ParquetScan:
                 continue
             tested = [ColumnRef(node.source, node.column) for node in self.spec.filter.columns()]
             for piece in rows.pieces(tested, MAX_MORSEL_BYTES):
-                kept = np.flatnonzero(holds(self.spec.filter, piece))
-                if kept.size == piece.length:
+                row_numbers = np.flatnonzero(holds(self.spec.filter, piece))
+                if row_numbers.size == piece.length:
                     yield piece
-                elif kept.size:
-                    yield piece.picked(kept)
+                elif row_numbers.size:
+                    yield piece.picked(row_numbers)
 
     def _read_undeleted(self, columns: _UnitColumns) -> Iterator[RowSet]:
         """Yield the rows of a unit that are not deleted."""
         deleted, number = decode_deleted_rows(columns.unit.deleted), columns.unit.first_row
         for rows in self._read_unfiltered(columns):
-            kept = select_undeleted(deleted, number, rows.length)
+            row_numbers = select_undeleted(deleted, number, rows.length)
             number += rows.length
-            if kept is None:
+            if row_numbers is None:
                 yield rows
-            elif kept.size:
-                yield rows.picked(kept)
+            elif row_numbers.size:
+                yield rows.picked(row_numbers)
 
     def _file(self, path: str, identity: Identity) -> OpenedFile:
         with wrap_read_errors(path):
@@ -273,14 +273,14 @@ class ParquetScan:
         # The number of rows that is expected to fit the byte limit of a morsel.
         most = max(1, min(self.max_rows, rows * MAX_MORSEL_BYTES // max(size, 1)))
         if self._sizes.streams(unit):
-            yield from self._streamed(unit, most)
+            yield from self._stream_rows(unit, most)
             return
         for start in range(0, rows, most):
             length = min(most, rows - start)
             parts = [columns.part(number, start, length) for number in range(len(self.spec.columns))]
             yield RowSet.of_morsel(parts, length)
 
-    def _streamed(self, unit: Unit, length: int) -> Iterator[RowSet]:
+    def _stream_rows(self, unit: Unit, length: int) -> Iterator[RowSet]:
         """Yield the rows of a row group that is too large to be held in memory, some rows of all columns at a time."""
         order = sorted(set(self._leaves(unit.file)))
         self._count_bytes(unit, order)
@@ -307,19 +307,19 @@ class ParquetScan:
         self._count_bytes(unit, [leaf])
         groups = list(range(unit.first, unit.last))
         with wrap_read_errors(unit.file.path):
-            whole = opened().read_row_groups(groups, column_indices=[leaf], use_threads=False).column(0)
+            column = opened().read_row_groups(groups, column_indices=[leaf], use_threads=False).column(0)
         self.unchecked.add(unit.file.path)
-        if number in self.text_bytes and not pa.types.is_dictionary(whole.type):
-            self._sizes.remember(number, whole)
-        return whole
+        if number in self.text_bytes and not pa.types.is_dictionary(column.type):
+            self._sizes.remember(number, column)
+        return column
 
-    def part(self, unit: Unit, number: int, whole: pa.ChunkedArray | None, start: int, length: int) -> pa.Array:
+    def part(self, unit: Unit, number: int, column: pa.ChunkedArray | None, start: int, length: int) -> pa.Array:
         """Return rows `start` to `start + length` of a column that `read` returned, with the declared type."""
-        if whole is None:
+        if column is None:
             return self.constant(unit.values, number, length)
-        array = make_contiguous(whole.slice(start, length))
+        array = make_contiguous(column.slice(start, length))
         declared = convert_to_declared(array, self.schema.field(number).type, unit.file.path)
-        if number in self.text_bytes and pa.types.is_dictionary(whole.type):
+        if number in self.text_bytes and pa.types.is_dictionary(column.type):
             self._sizes.remember(number, declared)
         return declared
 
@@ -361,13 +361,13 @@ class _UnitColumns:
         self._scan = scan
         self._turn = Lock()
         self._opened = cache(unit.file.reader)  # once for all columns: scans are some 5 % faster
-        self._whole: dict[int, pa.ChunkedArray | None] = {}
+        self._loaded_columns: dict[int, pa.ChunkedArray | None] = {}
 
     @property
     def needed(self) -> Collection[int]:
         """The columns that have been accessed."""
         with self._turn:
-            return frozenset(self._whole)
+            return frozenset(self._loaded_columns)
 
     def fetch(self, numbers: Collection[int], pool: Executor) -> None:
         """Request columns of a remote file, before they are read."""
@@ -381,9 +381,9 @@ class _UnitColumns:
 
     def _read(self, number: int) -> pa.ChunkedArray | None:
         with self._turn:  # threads of a task may work on morsels of the same unit
-            if number not in self._whole:
-                self._whole[number] = self._scan.read(self.unit, number, self._opened)
-            return self._whole[number]
+            if number not in self._loaded_columns:
+                self._loaded_columns[number] = self._scan.read(self.unit, number, self._opened)
+            return self._loaded_columns[number]
 
 
 def _fits_headroom(size: int) -> bool:
@@ -395,7 +395,7 @@ def _fits_headroom(size: int) -> bool:
 def _find_consecutive(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield ranges [first, last) of consecutive numbers."""
     start = 0
-    for at in range(1, len(numbers) + 1):
-        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
-            yield numbers[start], numbers[at - 1] + 1
-            start = at
+    for position in range(1, len(numbers) + 1):
+        if position == len(numbers) or numbers[position] != numbers[position - 1] + 1:
+            yield numbers[start], numbers[position - 1] + 1
+            start = position

@@ -38,7 +38,7 @@ class BalanceTask(ConfiguredTask):
             yield pa.record_batch([pa.array([json.dumps(self._plan_partitions())])], names=["c0"])
 
     def _plan_partitions(self) -> dict[str, Any]:
-        probe, *builds = (_Side.of(told) for told in (self.order["probe"], *self.order["builds"]))
+        probe, *builds = (_Side.of(statistics) for statistics in (self.order["probe"], *self.order["builds"]))
         buckets = count_buckets(
             probe.counts,
             [build.counts for build in builds],
@@ -46,11 +46,11 @@ class BalanceTask(ConfiguredTask):
             needs_probe=self.order["needs_probe"],
             needs_build=self.order["needs_build"],
         )
-        way = self.settings.debug_partitions
+        mode = self.settings.debug_partitions
         cores, most_shares, full = self.order["cores"], self.order["most_shares"], not self.order["needs_probe"]
         if (most_build_shares := self.order["most_build_shares"]) is not None:
             most = GridShape(most_shares, most_build_shares)
-            plan = plan_matrix(buckets.get(0), cores, most, way, full=full)
+            plan = plan_matrix(buckets.get(0), cores, most, mode, full=full)
         else:
             plan = plan_waves(
                 buckets,
@@ -59,7 +59,7 @@ class BalanceTask(ConfiguredTask):
                 most_shares=most_shares,
                 scale=CostScale.measured(itertools.starmap(MeasuredWork, self.order["ran"])),
                 marks=full,
-                way=way,
+                way=mode,
             )
         partitions = [[vars(share) for share in partition] for partition in plan.partitions]
         return {**vars(plan), "partitions": partitions}
@@ -77,12 +77,14 @@ class _Side:
     paired: bool
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> _Side:
-        rows, sent, sizes, sketch = (_decode_numbers(told[name]) for name in ("rows", "bytes", "sizes", "sketch"))
+    def of(cls, statistics: dict[str, Any]) -> _Side:
+        rows, sent, sizes, sketch = (_decode_numbers(statistics[name]) for name in ("rows", "bytes", "sizes", "sketch"))
         if not rows.size:  # no map task has sent any rows
             rows = sizes = np.zeros_like(sent)
             sketch = np.zeros(sent.size * WIDTH, sent.dtype)
-        return cls(SideCounts(rows.tolist(), sizes.tolist(), sent.tolist(), told["maps"]), sketch, told["paired"])
+        return cls(
+            SideCounts(rows.tolist(), sizes.tolist(), sent.tolist(), statistics["maps"]), sketch, statistics["paired"]
+        )
 
 
 def _count_pairs(probe: _Side, build: _Side) -> Any:

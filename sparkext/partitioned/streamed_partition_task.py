@@ -44,26 +44,26 @@ class StreamedPartitionTask(ConfiguredTask):
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
         settings, recipes = self.settings, self.plan.recipes(self.settings)
-        whole = self.plan.open(settings)
+        replicated = self.plan.open(settings)
         resources = replace(Resources.of_this_task(tasks), cores=1)  # bucket costs are CPU times of one thread
         clock = BucketClock(TaskFiles(self.streamed.run))
         rows = RowUnpacker(self.schemas.probe)
         partition = task_id().partition
-        groups = _Groups(lambda places: self._build_sides(recipes, whole, places))
+        groups = _Groups(lambda locations: self._build_sides(recipes, replicated, locations))
         metrics = TaskMetrics(task_id())
         try:
-            coming = groupby(
-                read_received(batches), lambda come: (come.is_build, self.streamed.group(come.bucket, partition))
+            runs = groupby(
+                read_received(batches), lambda item: (item.is_build, self.streamed.group(item.bucket, partition))
             )
-            for (is_build, group), come in coming:
+            for (is_build, group), items in runs:
                 if is_build:
-                    for build in come:
+                    for build in items:
                         groups.add(group, build.content)
                     continue
                 part = TaskMetrics(task_id())
                 spec, schema = self.plan.spec, self.plan.output_schema
                 pipeline = create_pipeline(spec, groups.of(group), schema, settings, resources, part)
-                yield from pipeline.run(StreamedBlocks(come, rows, settings.morsel_max_rows, clock))
+                yield from pipeline.run(StreamedBlocks(items, rows, settings.morsel_max_rows, clock))
                 metrics = append_metrics(metrics, part)
         finally:
             clock.tell()
@@ -71,12 +71,12 @@ class StreamedPartitionTask(ConfiguredTask):
             self.reporter.report(metrics)
 
     def _build_sides(
-        self, recipes: dict[int, IndexRecipe], whole: dict[int, BuildSide], places: pa.Buffer
+        self, recipes: dict[int, IndexRecipe], replicated: dict[int, BuildSide], locations: pa.Buffer
     ) -> list[BuildSide]:
         """Return the build sides of all joins: the replicated build sides, and the build rows of a group."""
-        told = pa.record_batch([pa.array([places.to_pybytes().decode()])], names=["places"])
-        with closing(FileRows([told], self.schemas)) as rows:
-            sides = {**whole, **Partition(self.schemas, rows).build_sides(recipes)}
+        batch = pa.record_batch([pa.array([locations.to_pybytes().decode()])], names=["places"])
+        with closing(FileRows([batch], self.schemas)) as rows:
+            sides = {**replicated, **Partition(self.schemas, rows).build_sides(recipes)}
         return [sides[number] for number in recipes]
 
 
@@ -89,17 +89,17 @@ class _Groups:
     def __init__(self, build: Callable[[pa.Buffer], list[BuildSide]]) -> None:
         """Begin without groups."""
         self._build = build
-        self._places: dict[int, pa.Buffer] = {}
-        self._kept: dict[int, list[BuildSide]] = {}
+        self._locations: dict[int, pa.Buffer] = {}
+        self._cached: dict[int, list[BuildSide]] = {}
 
-    def add(self, group: int, places: pa.Buffer) -> None:
+    def add(self, group: int, locations: pa.Buffer) -> None:
         """Store the locations of a group's build rows."""
-        self._places[group] = places
+        self._locations[group] = locations
 
     def of(self, group: int) -> list[BuildSide]:
         """Return the build sides of a group."""
-        found = self._kept.pop(group, None) or self._build(self._places[group])
-        self._kept[group] = found
-        if len(self._kept) > _MOST_GROUPS:
-            del self._kept[next(other for other in self._kept if other != HOME)]
-        return found
+        sides = self._cached.pop(group, None) or self._build(self._locations[group])
+        self._cached[group] = sides
+        if len(self._cached) > _MOST_GROUPS:
+            del self._cached[next(other for other in self._cached if other != HOME)]
+        return sides

@@ -165,7 +165,7 @@ class _Digest:
             return
         self._functions[id(function)] = len(self._functions)
         self._add_code(function.__code__)
-        given = set(arguments)
+        argument_names = set(arguments)
         inner = list(_inner_codes(function.__code__))
         attributes = [name for code in [function.__code__, *inner] for name in code.co_names]
         captured = list(_walk_captured(function))
@@ -177,7 +177,7 @@ class _Digest:
         ]
         for role, name, value in captured:
             self._part(role, name.encode())
-            if (role, name) in given:
+            if (role, name) in argument_names:
                 self._part("argument", str(numba.typeof(value)).encode())
             else:
                 self.add(value)
@@ -228,7 +228,7 @@ def _is_opaque(function: FunctionType) -> bool:
 def _is_importable(value: Any) -> bool:
     """Return whether a value can be looked up by its module and qualified name."""
     module = "numpy" if isinstance(value, np.ufunc) else getattr(value, "__module__", None) or builtins.__name__
-    found: Any = sys.modules.get(module)
+    member: Any = sys.modules.get(module)
     for name in getattr(value, "__qualname__", value.__name__).split("."):
-        found = getattr(found, name, None)
-    return found is value
+        member = getattr(member, name, None)
+    return member is value

@@ -36,7 +36,7 @@ _NOTHING = ("nothing", "int8")
 """Placeholder field of a record if the predicate reads no field."""
 _HIGHLIGHTS = re.compile(r"\x1b\[[\d;]*m")  # escape sequences that numba emits if colorama is installed
 _NOISE = ("Failed in ", "During: Pass ")
-_KEPT_VERDICTS = 10_000
+_CACHED_VERDICTS = 10_000
 """Each entry needs about 200 bytes."""
 
 
@@ -72,7 +72,7 @@ class _RecordTracker:
         names: set[str] = set()
         record = {""}
         while True:
-            known = len(record)
+            size_before = len(record)
             for statement in statements:
                 value = getattr(statement, "value", None)
                 if isinstance(value, ir.Arg):
@@ -82,11 +82,11 @@ class _RecordTracker:
                     if isinstance(statement, ir.Assign) and isinstance(value, ir.Var):
                         record.add(statement.target.name)
                     else:
-                        names |= self._taken(code, value, record)
-            if len(record) == known:
+                        names |= self._find_fields(code, value, record)
+            if len(record) == size_before:
                 return names
 
-    def _taken(self, code: Any, value: Any, record: set[str]) -> set[str]:
+    def _find_fields(self, code: Any, value: Any, record: set[str]) -> set[str]:
         """Return the fields that a single step reads of a record."""
         op = getattr(value, "op", None)
         if op == "getattr":
@@ -94,8 +94,8 @@ class _RecordTracker:
         if op == "call" and not value.kws and value.func.name not in record:
             called = called_function(code, value.func)
             if isinstance(called, Dispatcher):
-                taken = [self.of(called, number) for number, var in enumerate(value.args) if var.name in record]
-                return set().union(*taken)
+                fields = [self.of(called, number) for number, var in enumerate(value.args) if var.name in record]
+                return set().union(*fields)
             raise ValueError("passes a row to a function that is not compiled with numba.njit")
         raise ValueError("uses a row as a whole: read its columns by name, as in left.x")
 
@@ -125,7 +125,7 @@ class PredicateError(ValueError):
     """A predicate does not compile. The message gives the reason and the line."""
 
 
-compilable: LruCache[str, bool] = LruCache(_KEPT_VERDICTS)
+compilable: LruCache[str, bool] = LruCache(_CACHED_VERDICTS)
 """Whether a predicate type-checks, by fingerprint. `made` counts the type inferences."""
 _lock = threading.Lock()
 
@@ -143,7 +143,7 @@ def bind_predicate(predicate: Callable[..., Any], left: Fields, right: Fields) -
     """
     function = unwrap_predicate(predicate)
 
-    def bound(arguments: tuple[Argument, ...]) -> BoundPredicate:
+    def bind(arguments: tuple[Argument, ...]) -> BoundPredicate:
         key = compute_predicate_fingerprint(function, arguments, (tuple(left), tuple(right)))
         return BoundPredicate(predicate, arguments, key)
 
@@ -159,7 +159,7 @@ def bind_predicate(predicate: Callable[..., Any], left: Fields, right: Fields) -
     with _lock:
         captured = captured_arguments(function)
         for arguments in (captured, ()) if captured else ((),):
-            candidate = bound(arguments)
+            candidate = bind(arguments)
             if compilable.get_or_make(candidate.fingerprint, partial(compiles, arguments)):
                 return candidate
     raise AssertionError("without arguments it compiles, or the reason was raised")
@@ -179,7 +179,7 @@ def _infer_types(function: FunctionType, arguments: Sequence[Argument], left: Fi
         raise PredicateError(f"it takes {takes}, expected two: a left and a right row")
     if not JIT_ENABLED:
         return
-    given = {argument.name: argument.value for argument in arguments if argument.role == DEFAULT}
+    default_values = {argument.name: argument.value for argument in arguments if argument.role == DEFAULT}
     captured = _create_captured_record(arguments)
     zeros = [[_ZEROS[re.sub(r"\d", "", kind)] for _, kind in fields or [_NOTHING]] for fields in (left, right)]
     if captured:
@@ -190,7 +190,7 @@ def _infer_types(function: FunctionType, arguments: Sequence[Argument], left: Fi
     ]
     names = code.co_varnames[2 : code.co_argcount]
     for name, default in zip(names, defaults[len(defaults) - len(names) :], strict=True):
-        types.append(numba.typeof(given[name]) if name in given else numba.types.Omitted(default))
+        types.append(numba.typeof(default_values[name]) if name in default_values else numba.types.Omitted(default))
     try:
         result = infer_return_type(function, bool(captured), tuple(types))
     except NumbaError as error:
@@ -209,22 +209,22 @@ def functions_of_predicate(
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return `load` and `holds`. Array k of a side is field k of its record. `exchanged` as in `PythonPredicate`."""
     if exchanged:
-        of_left, of_right = _format_elements(left, "b", "[j]"), _format_elements(right, "p")
+        left_values, right_values = _format_elements(left, "b", "[j]"), _format_elements(right, "p")
     else:
-        of_left, of_right = _format_elements(left, "p"), _format_elements(right, "b", "[j]")
-    places = list(enumerate(bound.arguments))
-    captured = [f"c[{place}]" for place, argument in places if argument.role != DEFAULT]
+        left_values, right_values = _format_elements(left, "p"), _format_elements(right, "b", "[j]")
+    numbered_arguments = list(enumerate(bound.arguments))
+    captured = [f"c[{number}]" for number, argument in numbered_arguments if argument.role != DEFAULT]
     if captured:
-        of_left.append(f"Captured({', '.join(captured)})")
-    defaults = [f", {argument.name}=c[{place}]" for place, argument in places if argument.role == DEFAULT]
-    loaded = [f"p[{place}][i]," for place, _ in enumerate((right if exchanged else left) or [_NOTHING])]
+        left_values.append(f"Captured({', '.join(captured)})")
+    defaults = [f", {argument.name}=c[{number}]" for number, argument in numbered_arguments if argument.role == DEFAULT]
+    loaded = [f"p[{number}][i]," for number, _ in enumerate((right if exchanged else left) or [_NOTHING])]
     source = f"""
 def load(p, i):
     return ({" ".join(loaded)})
 
 def holds(p, c, b, j):
     try:
-        return np.uint8(predicate(Left({", ".join(of_left)}), Right({", ".join(of_right)}){"".join(defaults)}))
+        return np.uint8(predicate(Left({", ".join(left_values)}), Right({", ".join(right_values)}){"".join(defaults)}))
     except Exception:
         return np.uint8({FAILED})
 """
@@ -264,8 +264,8 @@ _WIDEST = {"int": "np.int64({})", "float": "np.float64({})", "bool": "({} != 0)"
 def _format_elements(fields: Fields, arrays: str, at: str = "") -> list[str]:
     """Return the field values of a record as source code, converted to int64, float64 or bool."""
     return [
-        _WIDEST[re.sub(r"\d", "", kind)].format(f"{arrays}[{place}]{at}")
-        for place, (_, kind) in enumerate(fields or [_NOTHING])
+        _WIDEST[re.sub(r"\d", "", kind)].format(f"{arrays}[{number}]{at}")
+        for number, (_, kind) in enumerate(fields or [_NOTHING])
     ]
 
 

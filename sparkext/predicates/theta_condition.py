@@ -72,46 +72,46 @@ class CompiledCondition:
         columns = dict.fromkeys(node.place for node in expression.columns())
         self._probe = [column for column in columns if column[0] != source]
         self._build = [column for column in columns if column[0] == source]
-        self._whole = RowSet.of_morsel(build.columns, build.rows)
+        self._all_build_rows = RowSet.of_morsel(build.columns, build.rows)
         self._nullable = [self._column(number).null_count > 0 for _, number, _ in self._build]
         self._rows = build.rows
-        self._places = {
-            **_assign_places(self._probe, [True] * len(self._probe), is_probe=True),
-            **_assign_places(self._build, self._nullable, is_probe=False),
+        self._locations = {
+            **_assign_locations(self._probe, [True] * len(self._probe), is_probe=True),
+            **_assign_locations(self._build, self._nullable, is_probe=False),
         }
         kinds: list[str | None] = []
         for _, _, key in self._probe:
             kinds += [number_type(key), None]
-        code = generate_expression_code(expression, self._places, kinds)
+        code = generate_expression_code(expression, self._locations, kinds)
         self._test = _get_test(code.text, code.functions).bound(code.constants, self._fail)
 
     def loop(self, rows: RowSet) -> NestedLoop:
         """Return a loop over all pairs of these rows and the build rows."""
-        probe = self._gathered(rows, self._probe, [True] * len(self._probe))
+        probe = self._gather(rows, self._probe, [True] * len(self._probe))
         return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows)
 
     def may_fail(self, rows: RowSet) -> bool:
         """Whether the minimum and maximum values of the columns permit that the condition fails on a pair of rows."""
-        probe = {place: _measure_extent(_gather_values(rows, place)) for place in self._probe}
+        probe = {column: _measure_extent(_gather_values(rows, column)) for column in self._probe}
         return may_fail(self._expression, {**probe, **self._build_extents})
 
     @cached_property
     def _build_extents(self) -> dict[ColumnPlace, Interval]:
-        return {place: _measure_extent(_convert_values(self._column(place[1]), place[2])) for place in self._build}
+        return {column: _measure_extent(_convert_values(self._column(column[1]), column[2])) for column in self._build}
 
     def _fail(self, probe: Sequence[np.generic], build: Sequence[np.generic]) -> NoReturn:
         """Raise an error with the non-null values by source and column. The extension derives Spark's error from it."""
         values = {}
-        for (source, column, _), place in self._places.items():
-            side = probe if place.is_probe else build
-            if place.mask is None or side[place.mask]:
-                number = side[place.values]
+        for (source, column, _), location in self._locations.items():
+            side = probe if location.is_probe else build
+            if location.mask is None or side[location.mask]:
+                number = side[location.values]
                 word = number.view(f"i{number.itemsize}") if number.dtype.kind == "f" else number
                 values[f"{source}.{column}"] = int(word)
         raise PairError(f"{self._source} fails on {json.dumps(values)}")
 
     def _column(self, number: int) -> pa.Array:
-        return self._whole.gather(ColumnRef(PROBE, number))
+        return self._all_build_rows.gather(ColumnRef(PROBE, number))
 
     @cached_property
     def _build_arrays(self) -> tuple[AnyArray, ...]:
@@ -122,13 +122,13 @@ class CompiledCondition:
 
     def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
         """Return bool[pairs.length]: which pairs fulfil the condition. `until_hit`: see `PairTest.each`."""
-        probe = self._gathered(pairs, self._probe, [True] * len(self._probe))
-        build = self._gathered(pairs, self._build, self._nullable)
+        probe = self._gather(pairs, self._probe, [True] * len(self._probe))
+        build = self._gather(pairs, self._build, self._nullable)
         hits: npt.NDArray[np.bool_] = self._test.each(probe, build, pairs.length, until_hit) & HIT != 0
         return hits
 
-    def _gathered(self, rows: RowSet, columns: Sequence[ColumnPlace], nullable: Sequence[bool]) -> tuple[AnyArray, ...]:
-        return _list_arrays([_gather_values(rows, place) for place in columns], nullable, rows.length)
+    def _gather(self, rows: RowSet, columns: Sequence[ColumnPlace], nullable: Sequence[bool]) -> tuple[AnyArray, ...]:
+        return _list_arrays([_gather_values(rows, column) for column in columns], nullable, rows.length)
 
 
 class _PythonCondition:
@@ -157,9 +157,9 @@ class _PythonCondition:
             return evaluate(self._function, self._left, self._right, [left, right])
         except Exception as error:
             name = getattr(self._function, "__name__", "")
-            rows = f"left ({_assigned(self._left, left)}), right ({_assigned(self._right, right)})"
-            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise PairError(f"{self._source}: predicate {name} raises {what} for {rows}") from error
+            rows = f"left ({_format_row(self._left, left)}), right ({_format_row(self._right, right)})"
+            description = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise PairError(f"{self._source}: predicate {name} raises {description} for {rows}") from error
 
     def loop(self, rows: RowSet) -> NestedLoop:
         columns = [
@@ -183,7 +183,7 @@ def record_fields(columns: Sequence[NamedColumn]) -> list[tuple[str, str]]:
     return fields
 
 
-def _assigned(fields: Sequence[tuple[str, str]], values: Sequence[np.generic]) -> str:
+def _format_row(fields: Sequence[tuple[str, str]], values: Sequence[np.generic]) -> str:
     """Return the fields of a row as text. A row without fields has one placeholder value, which is ignored."""
     return ", ".join(
         f"{name}={read_element(value, kind)!r}" for (name, kind), value in zip(fields, values, strict=False)
@@ -199,18 +199,18 @@ def _convert_values(column: pa.Array, key: KeyType) -> _Values:
     return read_numbers(array), unpack_validity(array)
 
 
-def _gather_values(rows: RowSet, place: ColumnPlace) -> _Values:
-    source, column, key = place
+def _gather_values(rows: RowSet, reference: ColumnPlace) -> _Values:
+    source, column, key = reference
     return _convert_values(rows.gather(ColumnRef(source, column)), key)
 
 
 def _measure_extent(values: _Values) -> Interval:
     """Return the minimum and maximum of the non-null values; (0, 0) without values, None if a float is NaN."""
     array, mask = values
-    known = array if mask is None else array[mask != 0]
-    if not known.size:
+    valid = array if mask is None else array[mask != 0]
+    if not valid.size:
         return 0, 0
-    low, high = known.min().item(), known.max().item()
+    low, high = valid.min().item(), valid.max().item()
     return None if low != low else (low, high)
 
 
@@ -224,15 +224,15 @@ def _list_arrays(values: Sequence[_Values], nullable: Sequence[bool], length: in
     return tuple(arrays) or (freeze(np.zeros(length, dtype=np.uint8)),)
 
 
-def _assign_places(
+def _assign_locations(
     columns: Sequence[ColumnPlace], nullable: Sequence[bool], is_probe: bool
 ) -> dict[ColumnPlace, ColumnLocation]:
     """Return the positions of each column in the result of `_list_arrays`."""
-    places, at = {}, 0
+    locations, position = {}, 0
     for column, has_mask in zip(columns, nullable, strict=True):
-        places[column] = ColumnLocation(is_probe, at, at + 1 if has_mask else None)
-        at += 1 + has_mask
-    return places
+        locations[column] = ColumnLocation(is_probe, position, position + 1 if has_mask else None)
+        position += 1 + has_mask
+    return locations
 
 
 def _drop_nulls(values: Sequence[_Values], length: int) -> tuple[RowIds | None, tuple[AnyArray, ...]]:

@@ -36,8 +36,8 @@ def render_html(report: PipelineRun) -> str:
     joins = len(report.joins) - 1
     total = sum(join.seconds for join in report.joins) or 1.0
     rows = "".join(_render_row(number, join, join.seconds / total) for number, join in enumerate(report.joins))
-    told = [*describe_builds(report), *report.notes]
-    notes = "".join(f'<p style="margin:6px 0 0;opacity:.75">{escape(note)}</p>' for note in told)
+    lines = [*describe_builds(report), *report.notes]
+    notes = "".join(f'<p style="margin:6px 0 0;opacity:.75">{escape(note)}</p>' for note in lines)
     loads = "" if report.partitions is None else partition_chart.draw_partition_loads(report.partitions)
     return (
         '<div style="font:13px system-ui,sans-serif;line-height:1.35;max-width:1200px">'
@@ -53,15 +53,15 @@ def render_html(report: PipelineRun) -> str:
 def _render_summary(report: PipelineRun) -> str:
     rows_in = sum(task.rows_in for task in report.tasks)
     peak = max((task.peak_rss_bytes for task in report.tasks), default=0)
-    told = [f"{rows_in:,} rows in, {report.joins[-1].rows_out:,} rows out", f"peak worker memory {format_bytes(peak)}"]
-    return "; ".join([*told, *describe_files(report), *describe_orders(report)])
+    parts = [f"{rows_in:,} rows in, {report.joins[-1].rows_out:,} rows out", f"peak worker memory {format_bytes(peak)}"]
+    return "; ".join([*parts, *describe_files(report), *describe_orders(report)])
 
 
 def _render_header() -> str:
-    look = f"{_CELL};font-weight:600;text-align"
+    style = f"{_CELL};font-weight:600;text-align"
     return "".join(
-        f'<th title="{meaning}" style="{look}:{"right" if place else "left"}">{name}</th>'
-        for place, (name, meaning) in enumerate(_HEADER)
+        f'<th title="{meaning}" style="{style}:{"right" if number else "left"}">{name}</th>'
+        for number, (name, meaning) in enumerate(_HEADER)
     )
 
 
@@ -87,8 +87,8 @@ def _render_row(number: int, join: JoinReport, share: float) -> str:
     return f'<tr style="background:none">{"".join(cells)}</tr>'
 
 
-def _render_cell(content: str, look: str = "text-align:right") -> str:
-    return f'<td style="{_CELL};{_RULE};{look}">{content}</td>'
+def _render_cell(content: str, style: str = "text-align:right") -> str:
+    return f'<td style="{_CELL};{_RULE};{style}">{content}</td>'
 
 
 def _render_aside(words: str, wraps: bool = False) -> str:
@@ -113,8 +113,8 @@ def _render_budgets(join: JoinReport) -> str:
     if join.budget_min is None or join.budget_median is None or join.budget_max is None:
         return ""
     budgets = [join.budget_min, join.budget_median, join.budget_max]
-    told = " / ".join(f"{budget:,}" for budget in (budgets if len(set(budgets)) > 1 else budgets[:1]))
-    return f"{told}{_render_aside(format_count(join.morsels, 'call'))}"
+    rows = " / ".join(f"{budget:,}" for budget in (budgets if len(set(budgets)) > 1 else budgets[:1]))
+    return f"{rows}{_render_aside(format_count(join.morsels, 'call'))}"
 
 
 def _render_headroom(join: JoinReport) -> str:

@@ -65,21 +65,21 @@ class TaskMetrics:
 
     def rows_out(self) -> list[int]:
         """Return how many rows each operator passed to the operator that ran next, and how many the sink produced."""
-        places = self.places
+        positions = self.places
         rows = [operator["rows_out"] for operator in self.operators]
-        for number, following in pairwise(places):
+        for number, following in pairwise(positions):
             rows[number] = self.operators[following]["rows_in"]
         return rows
 
     def restore_query_order(self, order: Sequence[int]) -> None:
         """Reorder the metrics of operators from `order`, in which the joins ran, to the order of the query."""
         self.order = [*order]
-        places = self.places
-        ran = sorted(zip(places, self.operators, self.seconds, strict=True), key=lambda told: told[0])
-        self.operators = [{**summary, "operator": number} for number, summary, _ in ran]
-        self.seconds = [seconds for _, _, seconds in ran]
+        positions = self.places
+        entries = sorted(zip(positions, self.operators, self.seconds, strict=True), key=lambda entry: entry[0])
+        self.operators = [{**summary, "operator": number} for number, summary, _ in entries]
+        self.seconds = [seconds for _, _, seconds in entries]
         self.decisions = [
-            (time, places[operator], headroom, budget, produced)
+            (time, positions[operator], headroom, budget, produced)
             for time, operator, headroom, budget, produced in self.decisions
         ]
 
@@ -95,7 +95,7 @@ class TaskMetrics:
         if data["scan"] is not None:
             data["scan"] = ScanMetrics(**data["scan"])
         data["decisions"] = [tuple(decision) for decision in data["decisions"]]
-        data["reduced"] = [tuple(told) for told in data.get("reduced", [])]
+        data["reduced"] = [tuple(reduction) for reduction in data.get("reduced", [])]
         return cls(**data)
 
 
@@ -116,19 +116,22 @@ def sum_operators(tasks: Sequence[TaskMetrics]) -> list[OperatorSummary]:
     return merge_summaries([task.operators for task in tasks])
 
 
-def append_metrics(first: TaskMetrics, then: TaskMetrics) -> TaskMetrics:
+def append_metrics(first: TaskMetrics, second: TaskMetrics) -> TaskMetrics:
     """Return the metrics of a task that ran a pipeline, and then another form of it. `indexes` are from the first."""
     if not first.operators:
-        return then
+        return second
     return replace(
         first,
-        operators=merge_summaries([first.operators, then.operators]),
-        seconds=[one + other for one, other in zip(first.seconds, then.seconds, strict=True)],
-        decisions=first.decisions + then.decisions,
-        rows_in=first.rows_in + then.rows_in,
-        batches_in=first.batches_in + then.batches_in,
-        morsels=first.morsels + then.morsels,
-        batches_out=first.batches_out + then.batches_out,
-        elapsed_seconds=first.elapsed_seconds + then.elapsed_seconds,
-        reduced=[*dict.fromkeys(first.reduced + then.reduced)],
+        operators=merge_summaries([first.operators, second.operators]),
+        seconds=[
+            first_seconds + second_seconds
+            for first_seconds, second_seconds in zip(first.seconds, second.seconds, strict=True)
+        ],
+        decisions=first.decisions + second.decisions,
+        rows_in=first.rows_in + second.rows_in,
+        batches_in=first.batches_in + second.batches_in,
+        morsels=first.morsels + second.morsels,
+        batches_out=first.batches_out + second.batches_out,
+        elapsed_seconds=first.elapsed_seconds + second.elapsed_seconds,
+        reduced=[*dict.fromkeys(first.reduced + second.reduced)],
     )

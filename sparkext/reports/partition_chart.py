@@ -39,9 +39,9 @@ def draw_partition_loads(loads: PartitionLoads) -> str:
     if len(loads.planned) < 2 or most <= 0:
         return ""
     parts = _draw_axis(f"Seconds of each partition, the heaviest first: {loads}", most, " s")
-    for place, (name, values, color) in enumerate(series):
+    for number, (name, values, color) in enumerate(series):
         parts.append(_draw_steps(sorted(values, reverse=True), most, color, name))
-        parts.append(draw_text(LEFT + place * _LEGEND, _BOTTOM + 20, name, color=color, weight=700))
+        parts.append(draw_text(LEFT + number * _LEGEND, _BOTTOM + 20, name, color=color, weight=700))
     return assemble_drawing(_HEIGHT, "Loads of the partitions", parts) + _draw_trajectory(loads.skews)
 
 
@@ -74,7 +74,7 @@ def _draw_steps(values: Sequence[float], most: float, color: str, name: str) -> 
         return ""
     width = (RIGHT - LEFT) / len(values)
     steps = [
-        f"{_compute_height(value, most):.1f}H{LEFT + width * (place + 1):.1f}" for place, value in enumerate(values)
+        f"{_compute_height(value, most):.1f}H{LEFT + width * (number + 1):.1f}" for number, value in enumerate(values)
     ]
     path = f"M{LEFT} {'V'.join(steps)}"
     return f'<g><title>{escape(name)}</title><path d="{path}" fill="none" stroke="{color}" stroke-width="1.8"/></g>'

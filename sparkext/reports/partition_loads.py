@@ -42,24 +42,24 @@ class PartitionLoads:
     @classmethod
     def of(cls, planned: str, tasks: Sequence[TaskMetrics]) -> PartitionLoads:
         """Combine the load balancer's plan, as JSON, with the metrics of the tasks."""
-        told = json.loads(planned)
-        if "streamed" in told:
-            return cls._streamed(told["streamed"])
-        took = tuple(task.elapsed_seconds + sum(map(_count_build_seconds, task.indexes)) for task in tasks)
-        cut = told.get("cut")
-        loads = (tuple(told["before"]), tuple(told["after"]))
-        of_matrix = None if cut is None else tuple(cut)
-        return cls(*loads, took, told["moved"], told["split"], of_matrix, owners=told.get("owners", 0))
+        plan = json.loads(planned)
+        if "streamed" in plan:
+            return cls._from_load_table(plan["streamed"])
+        seconds = tuple(task.elapsed_seconds + sum(map(_count_build_seconds, task.indexes)) for task in tasks)
+        shape = plan.get("cut")
+        loads = (tuple(plan["before"]), tuple(plan["after"]))
+        matrix_shape = None if shape is None else tuple(shape)
+        return cls(*loads, seconds, plan["moved"], plan["split"], matrix_shape, owners=plan.get("owners", 0))
 
     @classmethod
-    def _streamed(cls, told: Mapping[str, Any]) -> PartitionLoads:
+    def _from_load_table(cls, state: Mapping[str, Any]) -> PartitionLoads:
         """Read the final state of a run's load table."""
-        took = tuple(told["worked"])
-        intervals = [tuple(loads) for loads in told["judged"]] or [took]
-        shares = [len(partitions) for partitions in (told["interval"] or {"moved": {}})["moved"].values()]
+        seconds = tuple(state["worked"])
+        intervals = [tuple(loads) for loads in state["judged"]] or [seconds]
+        shares = [len(partitions) for partitions in (state["interval"] or {"moved": {}})["moved"].values()]
         split = sum(count > 1 for count in shares)
         skews = tuple(map(skew, intervals))
-        return cls(intervals[0], intervals[-1], took, len(shares) - split, split, skews=skews)
+        return cls(intervals[0], intervals[-1], seconds, len(shares) - split, split, skews=skews)
 
     def __str__(self) -> str:
         """Return a sentence with the numbers of partitions and moved buckets, and the skew, (max - min) / mean."""

@@ -98,12 +98,12 @@ class PipelineRun:
         import pandas as pd
 
         names = ["time", "partition", "operator", "headroom", "budget", "produced"]
-        told = sorted(
+        rows = sorted(
             (time, task.task.partition, operator, -1 if headroom is None else headroom, budget, produced)
             for task in self.tasks
             for time, operator, headroom, budget, produced in task.decisions
         )
-        frame = pd.DataFrame(told, columns=names)
+        frame = pd.DataFrame(rows, columns=names)
         frame["time"] = pd.to_datetime(frame["time"], unit="s", utc=True)
         frame["headroom"] = frame["headroom"].astype("Int64").mask(frame["headroom"] == -1)
         return frame

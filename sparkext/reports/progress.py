@@ -79,14 +79,14 @@ class _Bar:
             warnings.simplefilter("ignore")  # tqdm warns in notebooks without widgets, where it draws a text bar
             from tqdm.auto import tqdm
 
-            look = {"unit_scale": True, "unit_divisor": 1024 if unit == "B" else 1000, "leave": False}
+            options = {"unit_scale": True, "unit_divisor": 1024 if unit == "B" else 1000, "leave": False}
             unit = unit if unit == "B" else f" {unit}"
             # miniters=0: every call may redraw the bar, even if it adds nothing.
-            return cls(tqdm(desc=step, unit=unit, total=total, delay=_DELAY_SECONDS, miniters=0, **look))
+            return cls(tqdm(desc=step, unit=unit, total=total, delay=_DELAY_SECONDS, miniters=0, **options))
         return None
 
-    def __init__(self, drawn: Any) -> None:
-        self._drawn = drawn
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
         self._turn = threading.Lock()
         self._ended = threading.Event()
         self._redrawing = threading.Thread(target=self._redraw, name="sparkext-progress", daemon=True)
@@ -95,14 +95,14 @@ class _Bar:
     def advance(self, count: int) -> None:
         """Add to the number of units that are done."""
         with suppress(Exception), self._turn:
-            self._drawn.update(count)
+            self._bar.update(count)
 
     def close(self) -> None:
         """Remove the bar."""
         self._ended.set()
         self._redrawing.join()
         with suppress(Exception):
-            self._drawn.close()
+            self._bar.close()
 
     def _redraw(self) -> None:
         while not self._ended.wait(_REDRAW_SECONDS):

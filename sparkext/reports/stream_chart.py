@@ -41,8 +41,8 @@ def _draw_panel(title: str, values: Sequence[float], top: float, color: str) -> 
     parts = [draw_text(LEFT - 70, top - 12, title, weight=600)]
     for number in range(int(most / step) + 1):
         parts += draw_grid_line(bottom - _HEIGHT * number * step / most, abbreviate_number(number * step))
-    wide = (RIGHT - LEFT) / (len(values) - 1)
+    step_width = (RIGHT - LEFT) / (len(values) - 1)
     points = " ".join(
-        f"{LEFT + wide * at:.1f},{bottom - _HEIGHT * value / most:.1f}" for at, value in enumerate(values)
+        f"{LEFT + step_width * at:.1f},{bottom - _HEIGHT * value / most:.1f}" for at, value in enumerate(values)
     )
     return [*parts, f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.8"/>']

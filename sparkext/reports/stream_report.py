@@ -36,11 +36,13 @@ class StreamReport:
 
     def __str__(self) -> str:
         """Return a table for each type of operator, and a line about the batches."""
-        told = {name: self.of(name) for name in self.operators}
+        batches_by_operator = {name: self.of(name) for name in self.operators}
         lines: list[str] = []
         for kind, header in _HEADERS.items():
             rows = [
-                _format_batch_cells(name, batches) for name, batches in told.items() if isinstance(batches[0], kind)
+                _format_batch_cells(name, batches)
+                for name, batches in batches_by_operator.items()
+                if isinstance(batches[0], kind)
             ]
             lines += [format_table(header, rows, range(len(header)))] if rows else []
         return "\n".join([*lines, self.summary])
@@ -50,9 +52,9 @@ class StreamReport:
         """The range of batches, their median time, and the time and watermark of the last batch."""
         seconds = [batch.seconds for batch in self.batches]
         last = self.batches[-1]
-        told = f"batches {self.batches[0].number} to {last.number}: {statistics.median(seconds):.2f} s each (median),"
-        told += f" the last {last.seconds:.2f} s"
-        return told if last.watermark is None else f"{told}; watermark {last.watermark}"
+        text = f"batches {self.batches[0].number} to {last.number}: {statistics.median(seconds):.2f} s each (median),"
+        text += f" the last {last.seconds:.2f} s"
+        return text if last.watermark is None else f"{text}; watermark {last.watermark}"
 
     def _repr_html_(self) -> str:
         """Return the tables with a chart of each operator."""
@@ -63,12 +65,12 @@ def read_stream_report(progress: Iterable[Any]) -> StreamReport:
     """Read PySpark's progress updates, without updates that have no metrics of this package's operators."""
     batches = []
     for update in progress:
-        told = {
+        figures = {
             name.removeprefix(PREFIX): _parse_figures(row.asDict())
             for name, row in update.observedMetrics.items()
             if name.startswith(PREFIX)
         }
-        operators = {name: batch for name, batch in told.items() if batch is not None}
+        operators = {name: batch for name, batch in figures.items() if batch is not None}
         if operators:
             seconds = update.durationMs["triggerExecution"] / 1000
             batches.append(Batch(update.batchId, seconds, update.eventTime.get("watermark"), operators))
@@ -96,7 +98,7 @@ _SUMS: Mapping[type[JoinedBatch | OrderedBatch], tuple[str, ...]] = {
 
 def _format_batch_cells(name: str, batches: Sequence[JoinedBatch | OrderedBatch]) -> tuple[str, ...]:
     last = batches[-1]
-    came = [sum(getattr(batch, field) for batch in batches) for field in _SUMS[type(last)]]
+    sums = [sum(getattr(batch, field) for batch in batches) for field in _SUMS[type(last)]]
     state = f"{format_count(last.state_rows, 'row')}, {format_bytes(last.state_bytes)}"
     units = [f"{last.units:,}"] if isinstance(last, JoinedBatch) else []
-    return (name, *(f"{rows:,}" for rows in came), state, f"{last.segments:,}", *units)
+    return (name, *(f"{rows:,}" for rows in sums), state, f"{last.segments:,}", *units)

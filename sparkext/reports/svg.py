@@ -32,10 +32,10 @@ def draw_text(
     x: float, y: float, words: str, anchor: str = "start", color: str = "", weight: int = 400, opacity: float = 1
 ) -> str:
     """Return a text at a position."""
-    look = f' fill="{color}"' if color else ""
-    look += f' font-weight="{weight}"' if weight != 400 else ""
-    look += f' opacity="{opacity:g}"' if opacity != 1 else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{look}>{escape(words)}</text>'
+    attributes = f' fill="{color}"' if color else ""
+    attributes += f' font-weight="{weight}"' if weight != 400 else ""
+    attributes += f' opacity="{opacity:g}"' if opacity != 1 else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{attributes}>{escape(words)}</text>'
 
 
 def draw_grid_line(y: float, label: str) -> list[str]:

@@ -31,8 +31,8 @@ _LEFT_ALIGNED = (0, 4)
 def render_text(report: PipelineRun) -> str:
     """Return a table of the operators, lines about tasks, files, partitions and join orders, and the notes."""
     table = format_table(_HEADER, [_format_operator_cells(join) for join in report.joins], _LEFT_ALIGNED)
-    told = [*describe_files(report), *describe_builds(report), *describe_partitions(report), *describe_orders(report)]
-    return "\n".join([table, describe_tasks(report), *told, *report.notes])
+    lines = [*describe_files(report), *describe_builds(report), *describe_partitions(report), *describe_orders(report)]
+    return "\n".join([table, describe_tasks(report), *lines, *report.notes])
 
 
 def describe_tasks(report: PipelineRun) -> str:
@@ -68,16 +68,16 @@ def describe_partitions(report: PipelineRun) -> list[str]:
 
 def describe_orders(report: PipelineRun) -> list[str]:
     """Return sentences on joins that ran in another order than the query's, or on reduced build sides."""
-    of_all = f"of {format_count(len(report.tasks), 'task')}"
+    of_all_tasks = f"of {format_count(len(report.tasks), 'task')}"
     orders = Counter(tuple(task.order) for task in report.tasks if task.order)
-    reduced = Counter(told for task in report.tasks for told in task.reduced)
+    reduced = Counter(reduction for task in report.tasks for reduction in task.reduced)
     return [
         *(
-            f"{count} {of_all} ran the joins in the order {', '.join(str(n + 1) for n in order)}"
+            f"{count} {of_all_tasks} ran the joins in the order {', '.join(str(n + 1) for n in order)}"
             for order, count in sorted(orders.items())
         ),
         *(
-            f"{count} {of_all} used only {format_count(rows, 'build row')} of join {number + 1}: semi-join"
+            f"{count} {of_all_tasks} used only {format_count(rows, 'build row')} of join {number + 1}: semi-join"
             " reductions dropped the rest"
             for (number, rows), count in sorted(reduced.items())
         ),

@@ -71,13 +71,13 @@ def draw_timeline(report: PipelineRun) -> str:
     if not any(budgets):
         return f"<p>No timeline: the tasks recorded no decisions ({REPORT_DECISIONS.name}).</p>"
     span = max(report.elapsed_seconds, *(at for points in budgets for at, _ in points), 1e-3)
-    of_headroom, of_budgets = (
+    headroom_columns, budget_columns = (
         _aggregate_columns(headroom, span),
         [_aggregate_columns(points, span) for points in budgets],
     )
     parts = [
-        *_draw_headroom_panel(of_headroom, span, report.joins),
-        *_draw_budget_panel(of_budgets, span, report.joins),
+        *_draw_headroom_panel(headroom_columns, span, report.joins),
+        *_draw_budget_panel(budget_columns, span, report.joins),
         *_draw_time_axis(span, start),
     ]
     return assemble_drawing(_HEIGHT, "Free memory and row budgets over the run", parts)
@@ -86,8 +86,8 @@ def draw_timeline(report: PipelineRun) -> str:
 def _aggregate_columns(points: list[tuple[float, float]], span: float) -> list[_Column]:
     """Aggregate points in the same column of pixels. At most `_COLUMNS` points are returned unchanged."""
     by_column: dict[int, list[tuple[float, float]]] = {}
-    for place, point in enumerate(sorted(points)):
-        column = place if len(points) <= _COLUMNS else int(max(point[0], 0) / span * (_COLUMNS - 1))
+    for number, point in enumerate(sorted(points)):
+        column = number if len(points) <= _COLUMNS else int(max(point[0], 0) / span * (_COLUMNS - 1))
         by_column.setdefault(column, []).append(point)
     columns = []
     for _, inside in sorted(by_column.items()):
@@ -99,10 +99,10 @@ def _aggregate_columns(points: list[tuple[float, float]], span: float) -> list[_
 
 def _draw_headroom_panel(columns: list[_Column], span: float, joins: Sequence[JoinReport]) -> list[str]:
     top, bottom = _HEADROOM_PANEL
-    known = [join for join in joins if join.lowest_headroom is not None]
-    if not columns or not known:
+    limited = [join for join in joins if join.lowest_headroom is not None]
+    if not columns or not limited:
         return [draw_text(LEFT, top, "Free memory is unknown: neither a limit nor /proc/meminfo could be read.")]
-    tightest = min(known, key=lambda join: join.lowest_headroom or 0)
+    tightest = min(limited, key=lambda join: join.lowest_headroom or 0)
     limit = LIMITS.get(tightest.headroom_limit or "", tightest.headroom_limit or "")
     step, count = _choose_byte_steps(max(column.high for column in columns))
     panel = _Panel(top, bottom, span, lambda value: value / (step * count))
@@ -126,9 +126,9 @@ def _draw_headroom_panel(columns: list[_Column], span: float, joins: Sequence[Jo
 
 def _draw_budget_panel(operators: list[list[_Column]], span: float, joins: Sequence[JoinReport]) -> list[str]:
     top, bottom = _BUDGET_PANEL
-    every = [column for columns in operators for column in columns]
-    most = max(column.high for column in every) * 1.2
-    least = min(min(column.low for column in every) / 1.2, most / 4)
+    all_columns = [column for columns in operators for column in columns]
+    most = max(column.high for column in all_columns) * 1.2
+    least = min(min(column.low for column in all_columns) / 1.2, most / 4)
     panel = _Panel(top, bottom, span, lambda value: math.log(value / least) / math.log(most / least))
     parts = [
         draw_text(
@@ -158,11 +158,13 @@ def color_of(operator: int) -> str:
 
 def _spread_labels(ends: list[tuple[float, int]], top: float, bottom: float) -> list[tuple[float, int]]:
     """Move overlapping labels apart, within the panel if they fit."""
-    placed: list[tuple[float, int]] = []
+    labels: list[tuple[float, int]] = []
     for y, number in sorted(ends):
-        placed.append((max(y, placed[-1][0] + _LABEL_HEIGHT) if placed else y, number))
-    over = max(0.0, placed[-1][0] - bottom)
-    return [(max(y - over, top + place * _LABEL_HEIGHT), number) for place, (y, number) in enumerate(placed)]
+        labels.append((max(y, labels[-1][0] + _LABEL_HEIGHT) if labels else y, number))
+    over = max(0.0, labels[-1][0] - bottom)
+    return [
+        (max(y - over, top + number_above * _LABEL_HEIGHT), number) for number_above, (y, number) in enumerate(labels)
+    ]
 
 
 def _draw_time_axis(span: float, start: float) -> list[str]:
@@ -202,9 +204,9 @@ def _draw_band(panel: _Panel, columns: list[_Column], color: str) -> str:
 
 def _draw_line(panel: _Panel, points: list[tuple[float, float]], color: str, named: str) -> str:
     """Return a line, with a dot for each point if there are at most `_FEW` points."""
-    places = [(panel.x(seconds), panel.y(value)) for seconds, value in points]
-    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{color}"/>' for x, y in places)
+    points_on_page = [(panel.x(seconds), panel.y(value)) for seconds, value in points]
+    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points_on_page)
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{color}"/>' for x, y in points_on_page)
     return (
         f'<g><title>{escape(named)}</title><path d="M{path}" fill="none" stroke="{color}" stroke-width="1.8"'
         f' stroke-linejoin="round"/>{dots if len(points) <= _FEW else ""}</g>'

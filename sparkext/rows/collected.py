@@ -44,7 +44,7 @@ class CollectedRows:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._batches.close()
 
@@ -68,7 +68,7 @@ class CollectedRows:
                 self._readers -= 1
                 self._lock.notify_all()
 
-    def add(self, place: Place, batch: pa.RecordBatch) -> None:
+    def add(self, position: Place, batch: pa.RecordBatch) -> None:
         """Store one more batch."""
         with self._lock:
             self._rows += batch.num_rows
@@ -76,7 +76,7 @@ class CollectedRows:
             self._largest = max(self._largest or 0, batch.nbytes)
             self._lock.notify_all()
             self._check(self._rows, self._bytes)
-        self._batches.add(place, batch, batch.nbytes)
+        self._batches.add(position, batch, batch.nbytes)
 
     def _may_read(self) -> bool:
         """One thread may always read. Until the first batch has been read, batches are assumed to have maximum size."""

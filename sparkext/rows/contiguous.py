@@ -20,9 +20,9 @@ def make_contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Ar
         return column
     if column.num_chunks == 1:
         return column.chunk(0)
-    wide = needs_wide_offsets(column)
+    is_wide = needs_wide_offsets(column)
     try:
-        return (column.cast(widen_type(column.type)) if wide else column).combine_chunks()
+        return (column.cast(widen_type(column.type)) if is_wide else column).combine_chunks()
     except pa.ArrowInvalid as error:  # offsets overflow; only columns of strings can be widened here
         raise BuildSideTooLargeError(
             f"{f'column {name!r}' if name else 'a column'} of type {column.type} has more than 2^31 nested elements"
@@ -41,8 +41,8 @@ def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:
     """Return whether one array of all rows has, or would have, more bytes than 32-bit offsets can address."""
     if isinstance(column, pa.Array):
         return bool(pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type))
-    wide = widen_type(column.type)
-    return wide is not None and sum(_count_var_bytes(chunk) for chunk in column.chunks) > MAX_VAR_BYTES
+    wide_type = widen_type(column.type)
+    return wide_type is not None and sum(_count_var_bytes(chunk) for chunk in column.chunks) > MAX_VAR_BYTES
 
 
 def widen_type(arrow_type: pa.DataType) -> pa.DataType | None:

@@ -61,9 +61,9 @@ def _hash_elements(column: pa.Array) -> UInt64Array:
     parts = [column.keys, column.items] if pa.types.is_map(column.type) else [column.values]
     hashes = hash_row_contents([part.slice(first, last - first) for part in parts], last - first).view(np.uint64)
     lengths = np.diff(offsets)
-    places = np.arange(last - first, dtype=np.int64) - np.repeat(offsets[:-1] - first, lengths)
+    positions = np.arange(last - first, dtype=np.int64) - np.repeat(offsets[:-1] - first, lengths)
     sums = np.zeros(last - first + 1, dtype=np.uint64)
-    np.cumsum(_mix_hashes(hashes + places.astype(np.uint64)), out=sums[1:])
+    np.cumsum(_mix_hashes(hashes + positions.astype(np.uint64)), out=sums[1:])
     return _mix_hashes(sums[offsets[1:] - first] - sums[offsets[:-1] - first] + lengths.astype(np.uint64))
 
 

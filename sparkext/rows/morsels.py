@@ -50,9 +50,9 @@ def split_range_by_bytes(
 
     `size` returns the bytes of a range; it is called once per range. Yields start, stop and bytes.
     """
-    found = size(start, stop)
-    if stop - start <= 1 or found <= limit:
-        yield start, stop, found
+    total = size(start, stop)
+    if stop - start <= 1 or total <= limit:
+        yield start, stop, total
         return
     half = (start + stop) // 2
     yield from split_range_by_bytes(size, start, half, limit)

@@ -91,9 +91,9 @@ class BytesPart:
 
 def split_into_parts(column: pa.Array, ascending: bool, nulls_first: bool) -> list[OrderPart]:
     """Return a column as parts; all columns of a type have the same number and kinds of parts."""
-    given = unpack_validity(column) if column.null_count else None
-    known = np.ones(len(column), dtype=np.bool_) if given is None else given.astype(np.bool_)
-    nulls = IntegerPart((known if nulls_first else ~known).astype(np.int8))
+    validity = unpack_validity(column) if column.null_count else None
+    is_valid = np.ones(len(column), dtype=np.bool_) if validity is None else validity.astype(np.bool_)
+    nulls = IntegerPart((is_valid if nulls_first else ~is_valid).astype(np.int8))
     if is_var(column.type):
         large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
         values = column.cast(pa.large_binary() if large else pa.binary())
@@ -103,10 +103,10 @@ def split_into_parts(column: pa.Array, ascending: bool, nulls_first: bool) -> li
         words = [halves[:, 1], halves[:, 0] ^ _SIGN_BIT]
     else:
         words = [column_words(column)]
-    if given is not None:
-        words = [np.where(known, some, 0) for some in words]
+    if validity is not None:
+        words = [np.where(is_valid, word, 0) for word in words]
     if not ascending:
-        words = [np.where(known, ~some, 0) for some in words]
+        words = [np.where(is_valid, ~word, 0) for word in words]
     return [nulls, *map(IntegerPart, words)]
 
 
@@ -129,17 +129,17 @@ def select_first_rows(parts: Sequence[OrderPart], count: int) -> tuple[Rows, Bou
         first 4 of   a a b b b c      a a are selected, and 2 of b b b, as the next part decides
     """
     length = len(_first_values(parts))
-    taken: list[Rows] = []
-    asked: Rows = np.arange(length)
+    selected: list[Rows] = []
+    candidates: Rows = np.arange(length)
     bound: list[Any] = []
     for part in parts:
-        value = part.last_of_first(asked, count)
+        value = part.last_of_first(candidates, count)
         bound.append(value)
-        sure = part.before(value)[asked]
-        taken.append(asked[sure])
-        count -= taken[-1].size
-        asked = asked[part.equal(value)[asked]]
-    return np.sort(np.concatenate([*taken, asked[:count]])), bound
+        is_before = part.before(value)[candidates]
+        selected.append(candidates[is_before])
+        count -= selected[-1].size
+        candidates = candidates[part.equal(value)[candidates]]
+    return np.sort(np.concatenate([*selected, candidates[:count]])), bound
 
 
 def _first_values(parts: Sequence[OrderPart]) -> Any:

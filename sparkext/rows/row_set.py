@@ -43,9 +43,9 @@ class SourceRows:
             return self
         if self.ids is None:
             return SourceRows(rows, self.missing)
-        picked = np.empty(rows.size, dtype=self.ids.dtype)
-        compose(self.ids, freeze(rows), picked)
-        return SourceRows(freeze(picked), self.missing)
+        ids = np.empty(rows.size, dtype=self.ids.dtype)
+        compose(self.ids, freeze(rows), ids)
+        return SourceRows(freeze(ids), self.missing)
 
 
 class SourceColumn(Protocol):
@@ -107,16 +107,16 @@ class RowSet:
         """
         probe_rows = None if pairs.probe_rows is None else freeze(pairs.probe_rows)
         build_rows = None if pairs.build_rows is None else freeze(pairs.build_rows)
-        picked = [rows.through(probe_rows) for rows in self.rows]
-        number = len(picked) if source is None else source
-        absent = max(number - len(picked), 0)
+        sources = [rows.through(probe_rows) for rows in self.rows]
+        number = len(sources) if source is None else source
+        absent = max(number - len(sources), 0)
         nothing: SourceColumns = {}
         columns = [*self.columns, *[nothing] * absent]
-        picked += [_TO_COME] * absent
+        sources += [_TO_COME] * absent
         # The slice appends the build side if it is the next source, and otherwise replaces its placeholder.
         columns[number : number + 1] = [build]
-        picked[number : number + 1] = [SourceRows(build_rows, outer)]
-        return RowSet(pairs.length, tuple(columns), tuple(picked))
+        sources[number : number + 1] = [SourceRows(build_rows, outer)]
+        return RowSet(pairs.length, tuple(columns), tuple(sources))
 
     def picked(self, rows: npt.NDArray[np.intp]) -> RowSet:
         """Return the rows at these positions."""
@@ -172,8 +172,8 @@ class RowSet:
         total = np.cumsum(sizes)
         start = 0
         while start < self.length:
-            before = int(total[start - 1]) if start else 0
-            start = max(start + 1, int(np.searchsorted(total, before + most_bytes, side="right")))
+            bytes_before = int(total[start - 1]) if start else 0
+            start = max(start + 1, int(np.searchsorted(total, bytes_before + most_bytes, side="right")))
             yield start
 
     def copies(self, references: Iterable[ColumnRef]) -> bool:

@@ -1,4 +1,4 @@
-"""Rows in the order of time, independent of the order in which they arrived.
+"""Rows in the order of time, independent of the order in which they were received.
 
 Rows with equal timestamps are ordered by a column that users specify, if any, and then by a hash of their contents or
 by an assigned number. Rows that are still tied are equal in all columns, or in the right order already.
@@ -48,30 +48,30 @@ class TimeOrder:
         if not same.any():
             return order
         tied = np.flatnonzero(np.concatenate([same, [False]]) | np.concatenate([[False], same]))
-        taken = order[tied]
+        tied_rows = order[tied]
         first = np.concatenate([[True], words[tied][1:] != words[tied][:-1]])
         ordered = order.copy()
-        ordered[tied] = self._in_order(rows, taken, first)
+        ordered[tied] = self._in_order(rows, tied_rows, first)
         return freeze(ordered)
 
-    def _in_order(self, rows: pa.Table, taken: RowIds, first: np.ndarray) -> RowIds:
-        """Order the rows `taken` within segments; `first` marks the rows that begin a segment."""
-        ranks = self._ranks(rows, taken)
+    def _in_order(self, rows: pa.Table, tied_rows: RowIds, first: np.ndarray) -> RowIds:
+        """Order the rows `tied_rows` within segments; `first` marks the rows that begin a segment."""
+        ranks = self._ranks(rows, tied_rows)
         starts = np.flatnonzero(np.concatenate([first, [True]]))
         if self.ties is None:
-            ordered = taken.copy()
+            ordered = tied_rows.copy()
             sort_segments(ranks, ordered, freeze(starts))
             return freeze(ordered)
-        ties = make_contiguous(rows.column(self.ties)).take(pa.array(taken))
+        ties = make_contiguous(rows.column(self.ties)).take(pa.array(tied_rows))
         compared = pa.table({"segment": np.cumsum(first), "ties": ties, "rank": ranks})
         keys = [(name, "ascending") for name in compared.column_names]
-        found: RowIds = taken[np.asarray(pc.sort_indices(compared, sort_keys=keys))]
-        return found
+        sorted_rows: RowIds = tied_rows[np.asarray(pc.sort_indices(compared, sort_keys=keys))]
+        return sorted_rows
 
-    def _ranks(self, rows: pa.Table, taken: RowIds) -> Int64Array:
-        """Return the last criterion of the order for rows of equal time, by `rank` or by their hash: int64[taken]."""
-        numbers = pa.array(taken)
+    def _ranks(self, rows: pa.Table, tied_rows: RowIds) -> Int64Array:
+        """Return the last criterion of the order for rows of equal time, by `rank` or their hash: int64[tied_rows]."""
+        numbers = pa.array(tied_rows)
         if self.rank is not None:
             return np.array(make_contiguous(rows.column(self.rank)).take(numbers), dtype=np.int64)
         columns = [make_contiguous(rows.column(number)).take(numbers) for number in range(self.width)]
-        return np.array(hash_row_contents(columns, taken.size))
+        return np.array(hash_row_contents(columns, tied_rows.size))

@@ -72,23 +72,23 @@ def resolve_scan(
     paths = _parse_paths(path, problems)
     if problems:
         raise InvalidScanError(problems)
-    whole = spark.read.parquet(*paths)
-    fields = whole.schema.fields
+    frame = spark.read.parquet(*paths)
+    fields = frame.schema.fields
     case_sensitive = is_case_sensitive(spark)
-    find = _create_finder(whole.columns, case_sensitive)
-    picked = _pick_columns(columns, whole.columns, find, problems)
+    find = _create_finder(frame.columns, case_sensitive)
+    names = _pick_columns(columns, frame.columns, find, problems)
     tests = read_filters(filters, {field.name: _find_compared_type(field) for field in fields}, find, problems)
     if problems:
         raise InvalidScanError(problems)
     if has_extension(spark):
         condition = as_column(tests)
-        kept = whole if condition is None else whole.where(condition)
-        return kept.select(*map(quote_name, picked))
+        filtered = frame if condition is None else frame.where(condition)
+        return filtered.select(*map(quote_name, names))
     tested = [test.name for alternative in tests for test in alternative]
-    read = list(dict.fromkeys(str(find(name)) for name in (*picked, *tested)))
+    read = list(dict.fromkeys(str(find(name)) for name in (*names, *tested)))
     by_name = {field.name: field for field in fields}
     problems += _find_unreadable(spark, [by_name[name] for name in read])
-    partitions, files = _list_files(spark, paths, whole, by_name, problems)
+    partitions, files = _list_files(spark, paths, frame, by_name, problems)
     buckets = _find_buckets(spark, files, problems)
     if problems:
         raise InvalidScanError(problems)
@@ -107,22 +107,22 @@ def resolve_scan(
         read_byte_setting(spark, "spark.sql.files.maxPartitionBytes"),
         read_byte_setting(spark, "spark.sql.files.openCostInBytes"),
     )
-    scan = ProbeScan(table, tuple(read.index(str(find(name))) for name in picked), tuple(parts))
-    return ResolvedScan(scan, picked)
+    scan = ProbeScan(table, tuple(read.index(str(find(name))) for name in names), tuple(parts))
+    return ResolvedScan(scan, names)
 
 
 def _parse_paths(path: Any, problems: list[str]) -> list[str]:
     listed = [path] if isinstance(path, (str, PathLike)) else path
-    if isinstance(listed, (list, tuple)) and listed and all(isinstance(one, (str, PathLike)) for one in listed):
-        return [fspath(one) for one in listed]
+    if isinstance(listed, (list, tuple)) and listed and all(isinstance(item, (str, PathLike)) for item in listed):
+        return [fspath(item) for item in listed]
     problems.append(f"path={path!r}: expected a path, or a list of one or more paths")
     return []
 
 
 def _create_finder(names: Sequence[str], case_sensitive: bool) -> Callable[[str], str | None]:
     """Return a function that maps a name to the column that it refers to, or to None."""
-    known = {name if case_sensitive else name.lower(): name for name in names}
-    return lambda name: known.get(name if case_sensitive else name.lower())
+    names_by_key = {name if case_sensitive else name.lower(): name for name in names}
+    return lambda name: names_by_key.get(name if case_sensitive else name.lower())
 
 
 def _pick_columns(
@@ -136,9 +136,9 @@ def _pick_columns(
         return []
     missing = [name for name in columns if not isinstance(name, str) or find(name) is None]
     problems.extend(f"columns names {name!r}, which does not exist. Available: {', '.join(names)}" for name in missing)
-    found = [find(name) for name in columns if isinstance(name, str)]
-    twice = dict.fromkeys(name for name in found if name is not None and found.count(name) > 1)
-    problems.extend(f"columns names {name!r} more than once" for name in twice)
+    matches = [find(name) for name in columns if isinstance(name, str)]
+    duplicates = dict.fromkeys(name for name in matches if name is not None and matches.count(name) > 1)
+    problems.extend(f"columns names {name!r} more than once" for name in duplicates)
     return list(columns)
 
 
@@ -149,14 +149,14 @@ def _find_compared_type(field: StructField) -> KeyType | None:
 
 def _find_unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]:
     """Return the problems of session settings and columns that workers do not support. Opens no file."""
-    otherwise = "read them with spark.read.parquet"
+    remedy = "read them with spark.read.parquet"
     problems = [
-        f"workers do not read files while {key} is true: unset it, or {otherwise}"
+        f"workers do not read files while {key} is true: unset it, or {remedy}"
         for key in _REFUSED
         if (spark.conf.get(key, None) or "").lower() == "true"
     ]
     if spark.conf.get("parquet.crypto.factory.class", ""):
-        problems.append(f"parquet.crypto.factory.class is set, so files may be encrypted: {otherwise}")
+        problems.append(f"parquet.crypto.factory.class is set, so files may be encrypted: {remedy}")
     for field in fields:
         key_type = spark_key_type(field)
         if key_type is None or key_type.name not in READ_TYPES:
@@ -171,7 +171,7 @@ def _find_unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list
 def _list_files(
     spark: SparkSession,
     paths: Sequence[str],
-    whole: DataFrame,
+    frame: DataFrame,
     fields: Mapping[str, StructField],
     problems: list[str],
 ) -> tuple[list[str], list[DataFile]]:
@@ -179,7 +179,7 @@ def _list_files(
 
     Spark's `binaryFile` reader returns paths and lengths in all types of sessions, without reading the files.
     """
-    hidden = [name for name in fields if name.lower() in _LISTING_NAMES and _is_partition(name, whole)]
+    hidden = [name for name in fields if name.lower() in _LISTING_NAMES and _is_partition(name, frame)]
     if hidden:
         problems.append(f"partition column {hidden[0]!r}: this name is reserved by Spark's list of files")
         return [], []
@@ -202,7 +202,7 @@ def _list_files(
 def _find_buckets(spark: SparkSession, files: Sequence[DataFile], problems: list[str]) -> tuple[Bucket, ...]:
     """Return the buckets of the files that are not local."""
     hadoop = access_hadoop_settings(spark)
-    found: list[Bucket] = []
+    buckets: list[Bucket] = []
     for scheme, name in dict.fromkeys(split_remote_path(file.path) for file in files if not is_local_path(file.path)):
         bucket = derive_bucket(name, hadoop) if scheme == _S3A or hadoop(f"fs.{scheme}.impl") == _CONNECTOR else scheme
         if isinstance(bucket, str):
@@ -214,14 +214,14 @@ def _find_buckets(spark: SparkSession, files: Sequence[DataFile], problems: list
                 " spark.read.parquet"
             )
         else:
-            found.append(bucket)
-    return tuple(found)
+            buckets.append(bucket)
+    return tuple(buckets)
 
 
-def _is_partition(name: str, whole: DataFrame) -> bool:
+def _is_partition(name: str, frame: DataFrame) -> bool:
     """Return whether some file is in a partition folder `name=…`. Called for names in `_LISTING`."""
     begin = f"{name}=".lower()
-    return any(part.lower().startswith(begin) for file in whole.inputFiles() for part in file.split("/")[:-1])
+    return any(part.lower().startswith(begin) for file in frame.inputFiles() for part in file.split("/")[:-1])
 
 
 def _as_text(field: StructField) -> Column:

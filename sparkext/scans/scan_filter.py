@@ -112,7 +112,7 @@ def _read_test(
     wrong = [value for value, text in zip(values, texts, strict=True) if text is None]
     if wrong:
         problems.append(
-            f"filters compares {name!r} of type {key_type} with {wrong[0]!r}: expected {_expected(key_type)}"
+            f"filters compares {name!r} of type {key_type} with {wrong[0]!r}: expected {_describe_expected(key_type)}"
         )
         return None
     return ColumnTest(name, op, key_type, values, tuple(text for text in texts if text is not None))
@@ -179,11 +179,11 @@ def _format_decimal(value: Decimal, key_type: KeyType) -> str | None:
     if rest or unscaled >= 10**key_type.precision:
         return None
     sign = "-" if digits.sign else ""
-    whole, part = divmod(unscaled, 10**key_type.scale)
-    return f"{sign}{whole}.{part:0{key_type.scale}}" if key_type.scale else f"{sign}{whole}"
+    units, part = divmod(unscaled, 10**key_type.scale)
+    return f"{sign}{units}.{part:0{key_type.scale}}" if key_type.scale else f"{sign}{units}"
 
 
-def _expected(key_type: KeyType) -> str:
+def _describe_expected(key_type: KeyType) -> str:
     if key_type.name == "decimal":
         return f"a Decimal or an int with at most {key_type.precision} digits, {key_type.scale} of them after the point"
     return {
@@ -195,10 +195,11 @@ def _expected(key_type: KeyType) -> str:
     }.get(key_type.name, "an int within its range, or a float or Decimal under 2**53")
 
 
-def as_expression(alternatives: Alternatives, place: Mapping[str, int]) -> Expression | None:
+def as_expression(alternatives: Alternatives, positions: Mapping[str, int]) -> Expression | None:
     """Return the condition on columns, given their positions by name; None without tests."""
     read = [
-        _combine_conditions([_express_test(test, place[test.name]) for test in tests], "and") for tests in alternatives
+        _combine_conditions([_express_test(test, positions[test.name]) for test in tests], "and")
+        for tests in alternatives
     ]
     return _combine_conditions(read, "or") if read else None
 
@@ -207,10 +208,10 @@ def _combine_conditions(conditions: Sequence[Expression], op: str) -> Expression
     return conditions[0] if len(conditions) == 1 else condition(op, *conditions)
 
 
-def _express_test(test: ColumnTest, place: int) -> Expression:
-    tested = column(0, place, test.type)
+def _express_test(test: ColumnTest, position: int) -> Expression:
+    tested = column(0, position, test.type)
     if test.op in _NULLS:
-        positive = condition("is_null", column(0, place, None))
+        positive = condition("is_null", column(0, position, None))
     elif test.op in _LISTS:
         positive = among(tested, test.texts)
     else:

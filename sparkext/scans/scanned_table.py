@@ -41,12 +41,14 @@ class ScannedTable:
         from pyspark.sql.types import StructType
 
         tested = {test.name for tests in self.filters for test in tests}
-        behind = [number for number, field in enumerate(self.fields) if field.name in tested and number not in columns]
-        read = [*columns, *behind]
+        filter_columns = [
+            number for number, field in enumerate(self.fields) if field.name in tested and number not in columns
+        ]
+        read = [*columns, *filter_columns]
         spec = ScanSpec(
             tuple(ScanColumn(self.fields[number].name, self.partitions[number]) for number in read),
             len(columns),
-            as_expression(self.filters, {self.fields[number].name: place for place, number in enumerate(read)}),
+            as_expression(self.filters, {self.fields[number].name: position for position, number in enumerate(read)}),
             self.case_sensitive,
         )
         schema = arrow_schema(StructType([self.fields[number] for number in read]))

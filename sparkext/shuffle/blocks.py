@@ -1,7 +1,7 @@
 """Frames: blocks with their partition and a tag, in which rows are sent to other tasks.
 
-Spark's shuffle transports a block, which has packed rows, as an ordinary column value, next to a key that it maps to
-the partition. Its handling of failures, retries and encryption therefore applies to blocks, too.
+Spark's shuffle transports a block, which has packed rows, as an ordinary column value, with a key that the shuffle maps
+to the partition. Its handling of failures, retries and encryption therefore applies to blocks, too.
 """
 
 from __future__ import annotations

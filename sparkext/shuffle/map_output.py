@@ -93,25 +93,26 @@ def _blocks_of_all(segments: list[Segment]) -> Iterator[pa.Buffer]:
 
 
 def _blocks_of(segment: Segment, content: pa.Buffer) -> Iterator[pa.Buffer]:
-    at, end = segment.start, segment.start + segment.size
+    position, end = segment.start, segment.start + segment.size
     if end > content.size:
         raise BlockError(_describe_damage(segment, f"the file ends at byte {content.size}"))
-    while at < end:
-        if end - at < _HEADER.size:
-            raise BlockError(_describe_damage(segment, f"the last {end - at} bytes are too few for a block"))
-        expected, size = _HEADER.unpack(content.slice(at, _HEADER.size))
-        at += _HEADER.size
-        if size > end - at:
+    while position < end:
+        if end - position < _HEADER.size:
+            raise BlockError(_describe_damage(segment, f"the last {end - position} bytes are too few for a block"))
+        expected, size = _HEADER.unpack(content.slice(position, _HEADER.size))
+        position += _HEADER.size
+        if size > end - position:
             raise BlockError(
                 _describe_damage(
-                    segment, f"the block at {at - _HEADER.size} should have {size} bytes, but has {end - at}"
+                    segment,
+                    f"the block at {position - _HEADER.size} should have {size} bytes, but has {end - position}",
                 )
             )
-        message = content.slice(at, size)
+        message = content.slice(position, size)
         if _compute_checksum(message) != expected:
-            raise BlockError(_describe_damage(segment, f"the checksum of the block at {at} does not match"))
+            raise BlockError(_describe_damage(segment, f"the checksum of the block at {position} does not match"))
         yield message
-        at += size
+        position += size
 
 
 def _map_segment(segment: Segment) -> pa.Buffer:
@@ -123,8 +124,8 @@ def _map_segment(segment: Segment) -> pa.Buffer:
 
 
 def _describe_damage(segment: Segment, problem: str) -> str:
-    where = f"{segment.start} to {segment.start + segment.size} of {segment.path!r}"
-    return f"blocks at bytes {where} cannot be read: {problem}"
+    location = f"{segment.start} to {segment.start + segment.size} of {segment.path!r}"
+    return f"blocks at bytes {location} cannot be read: {problem}"
 
 
 def _compute_checksum(message: pa.Buffer) -> int:

@@ -41,9 +41,9 @@ def gather_batches(batches: Iterable[pa.RecordBatch], partitions: int, free: Fre
 
 def bytes_to_gather(partitions: int, free: FreeMemory) -> int:
     """Return the bytes that fill blocks of sufficient size for each partition, within a share of this task's memory."""
-    wanted = min(max(_LEAST_BYTES, partitions * _BYTES_PER_PARTITION), _MOST_BYTES)
-    headroom = headroom_for(int(_COPIES * wanted / _SHARE_OF_HEADROOM), free)
-    return wanted if headroom is None else min(wanted, int(headroom * _SHARE_OF_HEADROOM / _COPIES))
+    target = min(max(_LEAST_BYTES, partitions * _BYTES_PER_PARTITION), _MOST_BYTES)
+    headroom = headroom_for(int(_COPIES * target / _SHARE_OF_HEADROOM), free)
+    return target if headroom is None else min(target, int(headroom * _SHARE_OF_HEADROOM / _COPIES))
 
 
 def gathered_bytes(batch: pa.RecordBatch) -> int:

@@ -10,9 +10,9 @@ LZ4 would be ten times slower for them, and its output larger.
 
     │ rows │ bytes in memory │ note │ base of each column │ width of each │ bitmap of nulls, distances │ … │ others │
 
-The note is a number that the sender chooses. Every part begins at a multiple of eight bytes. The others are one Arrow
-message with a single row, which has one value per column: a list of its values, or the bytes of its texts. Several
-blocks are read into one batch at a time: columns are concatenated as they are unpacked.
+The note is a number that the sender chooses. Every part begins at a multiple of eight bytes. The other columns are one
+Arrow message with a single row, which has one value per column: a list of its values, or the bytes of its texts.
+Several blocks are read into one batch at a time: columns are concatenated as they are unpacked.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WORD = 8
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 _NO_FRAME = 16
-"""In place of a width: the column has neither numbers nor lengths."""
+"""The width code of a column that has neither numbers nor lengths."""
 
 _NULLS = 32
 """Added to a width if the column contains nulls."""
@@ -117,8 +117,8 @@ class PackedRows:
             self._frames.append(frame)
         bases = np.array([frame.base for frame in self._frames], dtype=np.int64)
         codes = bytes(frame.code for frame in self._frames)
-        self._head = b"".join([bases.tobytes(), *_pad_to_words(np.frombuffer(codes, np.uint8))])
-        self._others = [
+        self._frame_header = b"".join([bases.tobytes(), *_pad_to_words(np.frombuffer(codes, np.uint8))])
+        self._message_columns = [
             column for column, frame in zip(columns, self._frames, strict=True) if _is_other(column.type, frame.width)
         ]
         self._texts = [view_raw_var_bytes(column)[0] for column in columns if is_var(column.type)]
@@ -136,11 +136,11 @@ class PackedRows:
 
     def write(self, start: int, stop: int, size: int, note: int = 0) -> None:
         """Write these rows as one block; `size` is their number of bytes in memory."""
-        head = [_HEADER.pack(stop - start, size, note), self._head]
-        self._sink.write(b"".join([*head, *(part for frame in self._frames for part in frame.parts(start, stop))]))
-        if self._others:
-            others = [_as_one_value(column, start, stop) for column in self._others]
-            self._writer.write_batch(pa.RecordBatch.from_arrays(others, schema=self._schema))
+        header = [_HEADER.pack(stop - start, size, note), self._frame_header]
+        self._sink.write(b"".join([*header, *(part for frame in self._frames for part in frame.parts(start, stop))]))
+        if self._message_columns:
+            values = [_as_one_value(column, start, stop) for column in self._message_columns]
+            self._writer.write_batch(pa.RecordBatch.from_arrays(values, schema=self._schema))
 
 
 class PackedBlock(NamedTuple):
@@ -211,7 +211,7 @@ class RowUnpacker:
         self._schema = schema
         self._read = range(len(schema)) if read is None else read
         self._columns = [_ColumnType.of(arrow_type) for arrow_type in schema.types]
-        self._others: dict[bytes, pa.Schema] = {}
+        self._message_schemas: dict[bytes, pa.Schema] = {}
 
     def batches(
         self, blocks: Iterable[pa.Buffer], most_rows: int = _ROWS_TOGETHER, most_bytes: int = MAX_MORSEL_BYTES
@@ -233,8 +233,8 @@ class RowUnpacker:
     def _batch(self, blocks: Sequence[_Block]) -> pa.RecordBatch:
         rows = sum(block.rows for block in blocks)
         columns = [
-            column.array(blocks, place, rows) if place in self._read else pa.nulls(rows, column.arrow_type)
-            for place, column in enumerate(self._columns)
+            column.array(blocks, number, rows) if number in self._read else pa.nulls(rows, column.arrow_type)
+            for number, column in enumerate(self._columns)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
@@ -242,33 +242,33 @@ class RowUnpacker:
         columns = len(self._columns)
         rows, size, _ = BlockHeader.of(content)
         bases = np.frombuffer(content, np.int64, columns, _HEADER.size).tolist()
-        at = _HEADER.size + columns * _WORD
-        codes = content.slice(at, columns).to_pybytes()
-        at += _round_up_to_words(columns)
+        position = _HEADER.size + columns * _WORD
+        codes = content.slice(position, columns).to_pybytes()
+        position += _round_up_to_words(columns)
         frames = []
         for base, code in zip(bases, codes, strict=True):
             valid = distances = None
             width = code % _NULLS
             if code >= _NULLS:
-                bitmap = np.frombuffer(content, np.uint8, -(-rows // 8), at)
+                bitmap = np.frombuffer(content, np.uint8, -(-rows // 8), position)
                 valid = np.unpackbits(bitmap, count=rows, bitorder="little")
-                at += _round_up_to_words(bitmap.size)
+                position += _round_up_to_words(bitmap.size)
             if width in _UNSIGNED:
-                distances = np.frombuffer(content, _UNSIGNED[width], rows, at)
-                at += _round_up_to_words(distances.nbytes)
+                distances = np.frombuffer(content, _UNSIGNED[width], rows, position)
+                position += _round_up_to_words(distances.nbytes)
             frames.append(_Frame(base, width, distances, valid))
-        if codes not in self._others:
-            self._others[codes] = _schema_of_others(self._schema.types, codes)
-        others = [
-            place
-            for place, (column, frame) in enumerate(zip(self._columns, frames, strict=True))
+        if codes not in self._message_schemas:
+            self._message_schemas[codes] = _schema_of_others(self._schema.types, codes)
+        numbers = [
+            number
+            for number, (column, frame) in enumerate(zip(self._columns, frames, strict=True))
             if _is_other(column.arrow_type, frame.width)
         ]
         values: list[pa.Array | None] = [None] * columns
-        if not set(others).isdisjoint(self._read):
-            found = pa.ipc.read_record_batch(content.slice(at), self._others[codes])
-            for place, value in zip(others, found.columns, strict=True):
-                values[place] = value
+        if not set(numbers).isdisjoint(self._read):
+            message = pa.ipc.read_record_batch(content.slice(position), self._message_schemas[codes])
+            for number, value in zip(numbers, message.columns, strict=True):
+                values[number] = value
         return _Block(rows, size, frames, values)
 
 
@@ -298,10 +298,10 @@ class _ColumnType:
             arrow_type, np.dtype(np.int64) if pa.types.is_decimal128(arrow_type) else _find_signed_dtype(arrow_type)
         )
 
-    def array(self, blocks: Sequence[_Block], place: int, rows: int) -> pa.Array:
-        """Return the column at position `place` of all blocks."""
-        frames = [block.frames[place] for block in blocks]
-        values: list[Any] = [block.values[place] for block in blocks]
+    def array(self, blocks: Sequence[_Block], number: int, rows: int) -> pa.Array:
+        """Return the column at position `number` of all blocks."""
+        frames = [block.frames[number] for block in blocks]
+        values: list[Any] = [block.values[number] for block in blocks]
         if self.dtype is None:
             return _join_arrays([value.flatten() for value in values])
         if any(frame.width == _NO_FRAME for frame in frames):  # some blocks have decimals of more than 64 bits
@@ -316,7 +316,7 @@ class _ColumnType:
         return self._numbers(blocks, frames, rows)
 
     def _numbers(self, blocks: Sequence[_Block], frames: Sequence[_Frame], rows: int) -> pa.Array:
-        numbers = self._filled(blocks, frames, rows)
+        numbers = self._restore_numbers(blocks, frames, rows)
         if pa.types.is_decimal128(self.arrow_type):
             numbers = halves_of(freeze(numbers))
         return pa.Array.from_buffers(self.arrow_type, rows, [_join_bitmaps(blocks, frames), pa.py_buffer(numbers)])
@@ -324,7 +324,7 @@ class _ColumnType:
     def _texts(
         self, blocks: Sequence[_Block], frames: Sequence[_Frame], values: Sequence[pa.Array], rows: int
     ) -> pa.Array:
-        lengths = self._filled(blocks, frames, rows)
+        lengths = self._restore_numbers(blocks, frames, rows)
         ends = allocate_array(rows + 1, lengths.dtype)
         ends[0] = 0
         np.cumsum(lengths, out=ends[1:])
@@ -335,7 +335,7 @@ class _ColumnType:
         buffers = [_join_bitmaps(blocks, frames), pa.py_buffer(ends), pa.py_buffer(data)]
         return pa.Array.from_buffers(self.arrow_type, rows, buffers)
 
-    def _filled(self, blocks: Sequence[_Block], frames: Sequence[_Frame], rows: int) -> AnyArray:
+    def _restore_numbers(self, blocks: Sequence[_Block], frames: Sequence[_Frame], rows: int) -> AnyArray:
         assert self.dtype is not None, "it has numbers or lengths"
         numbers = allocate_array(rows, self.dtype)
         start = 0
@@ -390,10 +390,10 @@ def _frame_of_numbers(column: pa.Array) -> _Frame | None:
 def _create_frame(numbers: AnyArray, valid: UInt8Array | None, least: int, most: int) -> _Frame:
     if least == most:
         return _Frame(least, 0, None, valid)
-    own = numbers.dtype.itemsize
+    itemsize = numbers.dtype.itemsize
     width = next(width for width in _UNSIGNED if most - least < 1 << 8 * width)
-    if width >= own:
-        return _Frame(0, own, numbers.view(_UNSIGNED[own]), valid)
+    if width >= itemsize:
+        return _Frame(0, itemsize, numbers.view(_UNSIGNED[itemsize]), valid)
     distances = np.subtract(numbers, numbers.dtype.type(least)).astype(_UNSIGNED[width])  # arbitrary for nulls
     return _Frame(least, width, distances, valid)
 
@@ -427,8 +427,8 @@ def _bytes_of(value: pa.Array) -> UInt8Array:
 
 
 def _schema_of_others(kinds: Sequence[pa.DataType], codes: bytes) -> pa.Schema:
-    others = [kind for kind, code in zip(kinds, codes, strict=True) if _is_other(kind, code % _NULLS)]
-    return pa.schema([("", pa.large_binary() if is_var(kind) else pa.large_list(kind)) for kind in others])
+    message_types = [kind for kind, code in zip(kinds, codes, strict=True) if _is_other(kind, code % _NULLS)]
+    return pa.schema([("", pa.large_binary() if is_var(kind) else pa.large_list(kind)) for kind in message_types])
 
 
 def _is_other(kind: pa.DataType, width: int) -> bool:

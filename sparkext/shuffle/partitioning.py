@@ -24,8 +24,8 @@ from sparkext.rows.fingerprints import hash_row_contents
 
 def choose_bucket_count(partitions: int) -> int:
     """Return a number of buckets, a power of two, that is large enough to balance partitions by moving buckets."""
-    wanted = max(MANY_BUCKETS, BUCKETS_PER_PARTITION * partitions)
-    return min(1 << (wanted - 1).bit_length(), MOST_BUCKETS)
+    least = max(MANY_BUCKETS, BUCKETS_PER_PARTITION * partitions)
+    return min(1 << (least - 1).bit_length(), MOST_BUCKETS)
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Partitioning:
 
         A task that runs again therefore sends every row to the same partition, whichever order its rows are in.
         """
-        nowhere = task % self.table.partitions if self.keeps_unmatchable else None
-        return order_by_partition(buckets, self._homes, self.table.partitions, nowhere)
+        unmatchable_partition = task % self.table.partitions if self.keeps_unmatchable else None
+        return order_by_partition(buckets, self._homes, self.table.partitions, unmatchable_partition)
 
     @cached_property
     def _homes(self) -> Int32Array:

@@ -98,11 +98,13 @@ class FileRows(PartitionRows):
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schemas: PartitionSchemas) -> None:
         """Read the locations."""
-        told = [text for batch in batches for text in batch.column(0).to_pylist()]
-        where = json.loads(told[0]) if told else {"probe": [], "builds": {}, "copies": [], "marks": []}
+        texts = [text for batch in batches for text in batch.column(0).to_pylist()]
+        locations = json.loads(texts[0]) if texts else {"probe": [], "builds": {}, "copies": [], "marks": []}
         self._schemas = schemas
-        self._probe, self._copies, self._marks = (_parse_segments(where[name]) for name in ("probe", "copies", "marks"))
-        self._builds = {int(number): _parse_segments(segments) for number, segments in where["builds"].items()}
+        self._probe, self._copies, self._marks = (
+            _parse_segments(locations[name]) for name in ("probe", "copies", "marks")
+        )
+        self._builds = {int(number): _parse_segments(segments) for number, segments in locations["builds"].items()}
 
     def probe(self) -> Iterator[pa.RecordBatch]:
         """Yield the probe rows."""
@@ -124,8 +126,8 @@ class FileRows(PartitionRows):
         """Do nothing: Spark manages the files."""
 
 
-def _parse_segments(told: list[list[Any]]) -> list[Segment]:
-    return [Segment(*segment) for segment in told]
+def _parse_segments(locations: list[list[Any]]) -> list[Segment]:
+    return [Segment(*segment) for segment in locations]
 
 
 class Partition:
@@ -144,8 +146,8 @@ class Partition:
     def _build_side(self, number: int, recipe: IndexRecipe) -> BuildSide:
         schema = self._schemas.builds[number]
         with create_row_collector() as collected:
-            for place, batch in enumerate(self._rows_of(number)):
-                collected.add((place, 0), conform_columns(batch.columns, schema))
+            for position, batch in enumerate(self._rows_of(number)):
+                collected.add((position, 0), conform_columns(batch.columns, schema))
             table = collected.table(schema)
             columns = (
                 move_to_disk(table, local_folder())
@@ -159,7 +161,7 @@ class Partition:
         return replace(index_in_memory(rows, columns, recipe), is_partition=True)
 
     def _rows_of(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a build side: the rows that this partition owns, then copies of rows that others own."""
+        """Yield the rows of a build side: the rows of this partition, then copies of rows of other partitions."""
         if not (self._schemas.owns_build and number == 0):
             yield from self._rows.build(number)
             return
@@ -180,11 +182,11 @@ class Partition:
             return
         for start in range(0, self._owned, _OWNED_AT_ONCE):
             ids = pa.array(np.arange(start, min(start + _OWNED_AT_ONCE, self._owned)), pa.int64())
-            yield self._behind(ids, [pa.nulls(len(ids), kind) for kind in self._schemas.probe.types])
+            yield self._prepend_owners(ids, [pa.nulls(len(ids), kind) for kind in self._schemas.probe.types])
         for batch in batches:
-            yield self._behind(pa.nulls(batch.num_rows, pa.int64()), batch.columns)
+            yield self._prepend_owners(pa.nulls(batch.num_rows, pa.int64()), batch.columns)
         for batch in self._rows.marks(keys):
-            yield self._behind(pa.array(np.full(batch.num_rows, MARKS)), batch.columns)
+            yield self._prepend_owners(pa.array(np.full(batch.num_rows, MARKS)), batch.columns)
 
-    def _behind(self, owners: pa.Array, columns: list[pa.Array]) -> pa.RecordBatch:
+    def _prepend_owners(self, owners: pa.Array, columns: list[pa.Array]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([owners, *columns], names=["owner", *self._schemas.probe.names])

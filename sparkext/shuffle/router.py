@@ -19,14 +19,14 @@ _JUDGES: Mapping[str, Callable[[LoadTable, int, int], Interval] | None] = {
 class Router:
     """Follows the load table (`LoadTable`) of a run, and proposes the next routing table when an interval is over."""
 
-    def __init__(self, streamed: StreamedExchange, files: TaskFiles, way: str, task: int) -> None:
+    def __init__(self, streamed: StreamedExchange, files: TaskFiles, mode: str, task: int) -> None:
         """Begin with all buckets at home. The partitions of a split bucket are used in turn, beginning with `task`."""
         self._streamed = streamed
         self._files = files
-        self._judge = _JUDGES[way]
-        self._agreed = way != "random"
+        self._judge = _JUDGES[mode]
+        self._agreed = mode != "random"
         self._turn = task
-        self._told = BucketReport()
+        self._report = BucketReport()
         self._table = RoutingTable(streamed.buckets, streamed.partitions)
 
     def look(self) -> None:
@@ -34,15 +34,15 @@ class Router:
         self._turn += 1
         load_table = self._files.load_table()
         if load_table is not None and self._agreed:
-            self._take(load_table.interval)
+            self._adopt(load_table.interval)
         if self._judge is None or load_table is None or (self._agreed and not load_table.is_over):
             return
-        following = self._judge(load_table, self._streamed.buckets, self._streamed.partitions)
-        self._files.propose(following)
+        proposal = self._judge(load_table, self._streamed.buckets, self._streamed.partitions)
+        self._files.propose(proposal)
         if not self._agreed:  # random mode: tasks may use different tables
-            self._take(following)
+            self._adopt(proposal)
 
-    def _take(self, interval: Interval) -> None:
+    def _adopt(self, interval: Interval) -> None:
         self._table = RoutingTable(self._streamed.buckets, self._streamed.partitions, interval.moved, interval.number)
 
     def partition(self, bucket: int) -> int:
@@ -53,5 +53,5 @@ class Router:
     def tell(self, buckets: Iterable[int], rows: Iterable[int]) -> None:
         """Report routed rows: the buckets, and the number of rows of each."""
         for bucket, count in zip(buckets, rows, strict=True):
-            self._told.count(bucket, count)
-        self._files.tell(self._told)
+            self._report.count(bucket, count)
+        self._files.tell(self._report)

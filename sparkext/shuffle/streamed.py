@@ -14,7 +14,7 @@ from sparkext.storage.container import private_file
 from sparkext.storage.local_folder import beside_task
 
 HOME = -1
-"""Stands for all buckets whose home is a partition, in place of a single bucket."""
+"""The group of all buckets whose home is a partition; other groups are single buckets."""
 
 
 @dataclass(frozen=True)
@@ -31,33 +31,33 @@ class StreamedExchange:
 
 
 class TaskFiles:
-    """The files of this task, next to those of its run."""
+    """The files of this task, in the folder of local files."""
 
     def __init__(self, run: str) -> None:
         """Begin without having read the load table."""
         self._run = run
-        self._seen = 0
+        self._last_modified = 0
 
     def load_table(self) -> LoadTable | None:
         """Return the load table, None if it has not changed since the last call or does not exist."""
         path = self._path("load_table")
         try:
-            changed = path.stat().st_mtime_ns
-            if changed == self._seen:
+            modified = path.stat().st_mtime_ns
+            if modified == self._last_modified:
                 return None
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
-        self._seen = changed
+        self._last_modified = modified
         return LoadTable.from_json(text)
 
     def propose(self, interval: Interval) -> None:
         """Write a proposal."""
         self._write("proposal", interval.to_json())
 
-    def tell(self, told: BucketReport) -> None:
+    def tell(self, report: BucketReport) -> None:
         """Write the measurements of each bucket."""
-        self._write("told", told.to_json())
+        self._write("told", report.to_json())
 
     def _write(self, name: str, text: str) -> None:
         with private_file(self._path(name)) as stream:

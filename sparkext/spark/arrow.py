@@ -21,8 +21,8 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
     # Before 4.2 the time zone is always UTC. In 3.5 the function takes only the schema.
     options: dict[str, Any] = {"error_on_duplicated_field_names_in_struct": True, "timezone": "UTC"}
-    known = signature(to_arrow_schema).parameters
-    return to_arrow_schema(schema, **{name: value for name, value in options.items() if name in known})
+    parameters = signature(to_arrow_schema).parameters
+    return to_arrow_schema(schema, **{name: value for name, value in options.items() if name in parameters})
 
 
 def find_non_arrow_columns(schema: StructType) -> list[tuple[str, str]]:

@@ -85,8 +85,8 @@ class AnalysedJoin:
     def _frame(self, plan: Any) -> DataFrame:
         from pyspark.sql import DataFrame
 
-        of_rows = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows
-        return DataFrame(of_rows(self._session._jsparkSession, plan), self._session)
+        create_dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows
+        return DataFrame(create_dataset(self._session._jsparkSession, plan), self._session)
 
 
 def name_of(node: Any) -> str:

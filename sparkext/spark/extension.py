@@ -20,8 +20,8 @@ def has_extension(session: Any) -> bool:
     """
     if is_connect(session):
         return False
-    asked_for = str(session.sparkContext.getConf().get("spark.sql.extensions", ""))
-    return EXTENSION in split_list(asked_for) and jvm.finds(EXTENSION) is True
+    extensions = str(session.sparkContext.getConf().get("spark.sql.extensions", ""))
+    return EXTENSION in split_list(extensions) and jvm.finds(EXTENSION) is True
 
 
 def plans_joins(session: Any) -> bool:

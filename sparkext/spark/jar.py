@@ -106,8 +106,8 @@ def installed_pyspark() -> Path:
     EnvironmentProblemError
         There is no PySpark, or it has no jars (the Connect-only client).
     """
-    found, home = find_spec("pyspark"), os.environ.get("SPARK_HOME")
-    package = None if found is None or found.origin is None else Path(found.origin).parent
+    spec, home = find_spec("pyspark"), os.environ.get("SPARK_HOME")
+    package = None if spec is None or spec.origin is None else Path(spec.origin).parent
     folders = [] if package is None else [package]
     if home is not None:
         folders += [Path(home) / "python" / "pyspark", Path(home)]
@@ -118,8 +118,8 @@ def installed_pyspark() -> Path:
         raise EnvironmentProblemError(
             f"the PySpark in {package} has no jars: it is a client, and only the Spark server can load the extension"
         )
-    where = "set SPARK_HOME to the folder of a Spark distribution" if home is None else f"correct SPARK_HOME: {home}"
-    raise EnvironmentProblemError(f"PySpark is not installed: {INSTALL_PYSPARK}, or {where}")
+    remedy = "set SPARK_HOME to the folder of a Spark distribution" if home is None else f"correct SPARK_HOME: {home}"
+    raise EnvironmentProblemError(f"PySpark is not installed: {INSTALL_PYSPARK}, or {remedy}")
 
 
 def comes_with_spark(name: str) -> bool:

@@ -28,13 +28,13 @@ def require_java() -> tuple[Path, str]:
     """
     java = _find_java()
     try:
-        ran = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", timeout=60)
+        completed = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentProblemError(f"{java} cannot be run ({error}). {_GET_JAVA}.") from error
-    stated = re.search(r'version "([^"]+)"', ran.stderr + ran.stdout)
-    if ran.returncode != 0 or stated is None:
-        said = " ".join((ran.stderr + ran.stdout).split())[:200] or "nothing"
-        raise EnvironmentProblemError(f"{java} -version printed no version, but: {said}. {_GET_JAVA}.")
+    stated = re.search(r'version "([^"]+)"', completed.stderr + completed.stdout)
+    if completed.returncode != 0 or stated is None:
+        output = " ".join((completed.stderr + completed.stdout).split())[:200] or "nothing"
+        raise EnvironmentProblemError(f"{java} -version printed no version, but: {output}. {_GET_JAVA}.")
     version = stated[1]
     if parse_java_major(version) < OLDEST_JAVA:
         raise EnvironmentProblemError(

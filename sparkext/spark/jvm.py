@@ -24,27 +24,25 @@ def finds(name: str) -> bool | None:
     """Return whether the JVM of this process finds this class; None if there is no JVM yet."""
     from py4j.java_gateway import JavaClass
 
-    found = find_jvm()
-    if found is None:
+    member = find_jvm()
+    if member is None:
         return None
     for part in name.split("."):
-        found = getattr(found, part)
-    return isinstance(found, JavaClass)
+        member = getattr(member, part)
+    return isinstance(member, JavaClass)
 
 
 def find_table_format_version(name: str) -> str | None:
     """Return the version of Delta Lake or Iceberg in the JVM of this process, None if it has none."""
-    found = find_jvm()
-    if found is None:
+    jvm = find_jvm()
+    if jvm is None:
         return None
     if name == "Iceberg":
-        return (
-            str(found.org.apache.iceberg.IcebergBuild.version()) if finds("org.apache.iceberg.IcebergBuild") else None
-        )
+        return str(jvm.org.apache.iceberg.IcebergBuild.version()) if finds("org.apache.iceberg.IcebergBuild") else None
     if not finds("org.apache.spark.sql.delta.DeltaLog"):
         return None
-    loader = found.java.lang.Thread.currentThread().getContextClassLoader()
-    package = found.java.lang.Class.forName("io.delta.package$", True, loader)
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    package = jvm.java.lang.Class.forName("io.delta.package$", True, loader)
     return str(package.getField("MODULE$").get(None).VERSION())
 
 

@@ -32,13 +32,13 @@ def read_default_conf() -> dict[str, str]:
 
 def parse_submit_arguments() -> dict[str, str]:
     """Return the settings of `PYSPARK_SUBMIT_ARGS`, the command line with which PySpark will start the JVM."""
-    given = _parse_submit_line()
+    arguments = _parse_submit_line()
     named = {
-        "spark.jars": given.jars,
-        "spark.master": given.master,
-        "spark.driver.extraClassPath": given.driver_class_path,
+        "spark.jars": arguments.jars,
+        "spark.master": arguments.master,
+        "spark.driver.extraClassPath": arguments.driver_class_path,
     }
-    settings = dict(pair.split("=", 1) for pair in given.conf if "=" in pair)
+    settings = dict(pair.split("=", 1) for pair in arguments.conf if "=" in pair)
     return settings | {key: value for key, value in named.items() if value is not None}
 
 
@@ -50,20 +50,20 @@ def _parse_submit_line() -> argparse.Namespace:
     parser.add_argument("--driver-class-path")
     parser.add_argument("--properties-file")
     parser.add_argument("--load-spark-defaults", action="store_true")
-    given, _ = parser.parse_known_args(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
-    return given
+    arguments, _ = parser.parse_known_args(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+    return arguments
 
 
 def _read_defaults_files() -> dict[str, str]:
     """Return the settings of `spark-defaults.conf`, and of the properties file that the command line names."""
-    given = _parse_submit_line()
+    arguments = _parse_submit_line()
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
     settings: dict[str, str] = {}
-    if folder is not None and (given.properties_file is None or given.load_spark_defaults):
+    if folder is not None and (arguments.properties_file is None or arguments.load_spark_defaults):
         settings |= _read_properties(Path(folder) / "spark-defaults.conf")
-    if given.properties_file is not None:
-        settings |= _read_properties(Path(given.properties_file))
+    if arguments.properties_file is not None:
+        settings |= _read_properties(Path(arguments.properties_file))
     return settings
 
 

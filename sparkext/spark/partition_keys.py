@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 _SEED = 42
-_TRIED_PER_PARTITION = 16
+_CANDIDATES_PER_PARTITION = 16
 
 
 def find_partition_keys(partitions: int) -> tuple[int, ...]:
@@ -18,11 +18,11 @@ def find_partition_keys(partitions: int) -> tuple[int, ...]:
     keys = np.full(partitions, -1, dtype=np.int64)
     start = 0
     while (keys < 0).any():
-        tried = np.arange(start, start + _TRIED_PER_PARTITION * partitions, dtype=np.int64)
-        targets = _hash_murmur3(tried.astype(np.uint32)).astype(np.int64) % partitions
-        found, first = np.unique(targets, return_index=True)
-        keys[found] = np.where(keys[found] < 0, tried[first], keys[found])
-        start += tried.size
+        candidates = np.arange(start, start + _CANDIDATES_PER_PARTITION * partitions, dtype=np.int64)
+        targets = _hash_murmur3(candidates.astype(np.uint32)).astype(np.int64) % partitions
+        partition_ids, first = np.unique(targets, return_index=True)
+        keys[partition_ids] = np.where(keys[partition_ids] < 0, candidates[first], keys[partition_ids])
+        start += candidates.size
     return tuple(keys.tolist())
 
 

@@ -88,8 +88,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 def _is_loaded(jar: str, named: str, class_path: str) -> bool:
     """Return whether a jar of this name, in any folder, is among `named`, on the class path, or part of Spark."""
-    places = [*split_list(named), *class_path.split(":")]
-    return any(place.rsplit("/", 1)[-1] in (jar, "*") for place in places) or comes_with_spark(jar)
+    paths = [*split_list(named), *class_path.split(":")]
+    return any(path.rsplit("/", 1)[-1] in (jar, "*") for path in paths) or comes_with_spark(jar)
 
 
 def _append_item(existing: str | None, item: str) -> str:

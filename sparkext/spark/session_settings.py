@@ -33,11 +33,11 @@ def is_local_master(session: SparkSession) -> bool:
 def read_configured_options(session: SparkSession) -> dict[str, str]:
     """Return the `spark.sparkext.*` keys that are set in a session, as texts. Calls the JVM or the server once."""
     if is_connect(session):
-        every: Mapping[str, str] = session.conf.getAll
+        conf: Mapping[str, str] = session.conf.getAll
     else:
         texts = cast(Any, session)._jsparkSession.conf().getAll().mkString(_BETWEEN)
-        every = dict(text.split(" -> ", 1) for text in texts.split(_BETWEEN))
-    return {name: text for name, text in every.items() if name.startswith(PREFIX)}
+        conf = dict(text.split(" -> ", 1) for text in texts.split(_BETWEEN))
+    return {name: text for name, text in conf.items() if name.startswith(PREFIX)}
 
 
 def read_session_options(session: SparkSession) -> dict[str, str]:
@@ -118,14 +118,14 @@ def access_hadoop_settings(session: SparkSession) -> Callable[[str], str | None]
     def setting(key: str) -> str | None:
         if not key.endswith(_SECRETS):
             return cast("str | None", hadoop.getTrimmed(key))
-        found = hadoop.getPassword(key)  # also reads Hadoop's credential providers, if there are any
-        return None if found is None else str(text(found)).strip()
+        password = hadoop.getPassword(key)  # also reads Hadoop's credential providers, if there are any
+        return None if password is None else str(text(password)).strip()
 
     return setting
 
 
 def read_s3a_settings(session: SparkSession, bucket: str) -> dict[str, str]:
     """Return the settings of Spark's S3A connector that workers need for a bucket, in a classic session."""
-    setting, found = access_hadoop_settings(session), dict[str, str | None]()
-    derive_bucket(bucket, lambda key: found.setdefault(key, setting(key)))
-    return {key: value for key, value in found.items() if value}
+    setting, settings = access_hadoop_settings(session), dict[str, str | None]()
+    derive_bucket(bucket, lambda key: settings.setdefault(key, setting(key)))
+    return {key: value for key, value in settings.items() if value}

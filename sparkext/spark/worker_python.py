@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _SESSION_KEY = "spark.sql.execution.pyspark.python"
-"""If it is set, Spark runs all functions of a session in this Python, even those that name another Python."""
+"""If it is set, Spark runs all functions of a session in this Python, even if a function names another Python."""
 
-_able: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+_checked_pythons: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 """Applications (through Connect: sessions), each with the Pythons in which workers can run this package's functions."""
 
 
@@ -63,15 +63,15 @@ def find_worker_python(session: SparkSession) -> str:
     )
     default = _choose_default_python(session)
     # PySpark uses `python3` if PYSPARK_PYTHON is unset. Then the driver's own Python is preferred.
-    own = sys.executable if default == "python3" and is_local_master(session) else ""
-    return next((name.strip() for name in named if name and name.strip()), own or default)
+    driver_python = sys.executable if default == "python3" and is_local_master(session) else ""
+    return next((name.strip() for name in named if name and name.strip()), driver_python or default)
 
 
 def is_this_python(executable: str) -> bool:
     """Return whether `executable` is the Python of this process, on this machine."""
-    found = shutil.which(executable)
+    path = shutil.which(executable)
     # Compare folders, not files: the executables of all virtual environments of a Python are links to the same file.
-    return found is not None and Path(found).absolute().parent == Path(sys.executable).parent
+    return path is not None and Path(path).absolute().parent == Path(sys.executable).parent
 
 
 def query_workers(session: SparkSession, question: Callable[[int], str], tasks: int = 1) -> list[str]:
@@ -108,12 +108,12 @@ def _check_workers(session: SparkSession) -> None:
     """
     connect = is_connect(session)
     python = "" if connect else find_worker_python(session)
-    able = _able.setdefault(session if connect else session.sparkContext, set())
-    if python in able:
+    pythons = _checked_pythons.setdefault(session if connect else session.sparkContext, set())
+    if python in pythons:
         return
     if connect or not is_local_master(session) or not is_this_python(python):
         _query_packages(session)
-    able.add(python)
+    pythons.add(python)
 
 
 def _query_packages(session: SparkSession) -> None:
@@ -122,8 +122,8 @@ def _query_packages(session: SparkSession) -> None:
         import sys
         from importlib.util import find_spec
 
-        wanted = ("sparkext", "numba", "numpy", "pandas", "pyarrow")
-        return json.dumps([sys.executable, [name for name in wanted if find_spec(name) is None]])
+        packages = ("sparkext", "numba", "numpy", "pandas", "pyarrow")
+        return json.dumps([sys.executable, [name for name in packages if find_spec(name) is None]])
 
     try:
         [answer] = query_workers(session, lacks)
@@ -141,26 +141,26 @@ def _query_packages(session: SparkSession) -> None:
 
 
 def _render_advice(session: SparkSession) -> str:
-    able = f"a Python {sys.version_info[0]}.{sys.version_info[1]} that has sparkext"
+    python = f"a Python {sys.version_info[0]}.{sys.version_info[1]} that has sparkext"
     if is_connect(session):
-        return f"Start the Connect server with PYSPARK_PYTHON set to {able}"
+        return f"Start the Connect server with PYSPARK_PYTHON set to {python}"
     if session.conf.get(_SESSION_KEY, None):
-        return f"Unset {_SESSION_KEY}, or set it to {able}"
-    return f"Set spark.sparkext.python or PYSPARK_PYTHON to {able} before Spark starts"
+        return f"Unset {_SESSION_KEY}, or set it to {python}"
+    return f"Set spark.sparkext.python or PYSPARK_PYTHON to {python} before Spark starts"
 
 
 def _wrap_function(session: SparkSession, function: Callable[..., Any], returned: StructType | str, kind: int) -> Any:
     """Return PySpark's function of Columns that runs in the Python of `find_worker_python`."""
     from pyspark.sql.udf import UserDefinedFunction
 
-    made: Any = UserDefinedFunction(function, returned, evalType=kind)
+    wrapped: Any = UserDefinedFunction(function, returned, evalType=kind)
     jvm: Any = session.sparkContext._jvm
-    udf = _list_fields(made._judf)
+    udf = _list_fields(wrapped._judf)
     command = _list_fields(udf[1])
     command[3] = find_worker_python(session)
     udf[1] = jvm.org.apache.spark.api.python.SimplePythonFunction(*command)
-    made._judf_placeholder = jvm.org.apache.spark.sql.execution.python.UserDefinedPythonFunction(*udf)
-    return made
+    wrapped._judf_placeholder = jvm.org.apache.spark.sql.execution.python.UserDefinedPythonFunction(*udf)
+    return wrapped
 
 
 def _list_fields(case_class: Any) -> list[Any]:

@@ -149,16 +149,16 @@ def read_trailer(tail: pa.Buffer, size: int, origin: str) -> tuple[dict[str, Any
         raise BuildFileError(f"{origin}: not a sparkext file, or not written completely")
     if length > size - _TRAILER.size - len(_MAGIC):
         raise BuildFileError(f"{origin}: the footer should have {length} bytes, but the file is shorter: it is damaged")
-    taken = length + _TRAILER.size
-    if taken > tail.size:
-        return None, taken
-    encoded = tail[tail.size - taken : tail.size - _TRAILER.size].to_pybytes()
+    tail_size = length + _TRAILER.size
+    if tail_size > tail.size:
+        return None, tail_size
+    encoded = tail[tail.size - tail_size : tail.size - _TRAILER.size].to_pybytes()
     if zlib.crc32(encoded) != checksum:
         raise BuildFileError(f"{origin}: the checksum of the footer is wrong: the file is damaged")
     footer: dict[str, Any] = json.loads(encoded)
     if footer["version"] != FORMAT_VERSION:
         raise BuildFileError(f"{origin}: format version {footer['version']}, this package reads {FORMAT_VERSION}")
-    return footer, taken
+    return footer, tail_size
 
 
 def check_container(buffer: pa.Buffer, origin: str) -> pa.Buffer:
@@ -184,7 +184,7 @@ _checked_files: LruCache[tuple[str, FileIdentity], None] = LruCache(_REMEMBERED_
 A process that maps a file of another process for the first time checks it. Measured on one core, 500 MB in the page
 cache: 0.04 to 0.1 s, most of it for mapping pages, which joins that access them later need not map again. If the file
 is not in the page cache, checking takes as long as reading it from disk. One check per node would be cheaper, but not
-enough: an index is cached for hours, and may be read from disk again, which is where bytes change.
+enough: an index is cached for hours, and may be read from disk again with changed bytes.
 """
 
 
@@ -196,13 +196,14 @@ def map_checked(path: Path) -> pa.Buffer:
     BuildFileError
         The file is truncated, damaged, of another version, or no container at all.
     """
-    before = identify_file(path)
+    identity = identify_file(path)
     buffer = map_file(path)
-    is_this = identify_file(path) == before  # otherwise it was just replaced, and is checked without being recorded
-    if not is_this or (str(path), before) not in _checked_files:
+    # A file that was just replaced is checked without being recorded.
+    is_unchanged = identify_file(path) == identity
+    if not is_unchanged or (str(path), identity) not in _checked_files:
         check_container(buffer, str(path))
-        if is_this:
-            _checked_files[str(path), before] = None
+        if is_unchanged:
+            _checked_files[str(path), identity] = None
     return buffer
 
 
@@ -218,10 +219,10 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     with ExitStack() as stack:
         with private_file(path) as stream:
             yield stream
-            written = os.dup(stream.fileno())
-            stack.callback(os.close, written)
+            descriptor = os.dup(stream.fileno())
+            stack.callback(os.close, descriptor)
         # The identity after renaming, by descriptor: another file may have replaced it at `path` already.
-        _checked_files[str(path), identify_file(written)] = None
+        _checked_files[str(path), identify_file(descriptor)] = None
 
 
 @contextmanager

@@ -24,12 +24,12 @@ class PacedWriter(io.BufferedWriter):
 
     def write(self, data: Any) -> int:
         """Write all of `data`."""
-        whole = memoryview(data).cast("B")
-        for start in range(0, len(whole), _STEP):
-            self._waiting += super().write(whole[start : start + _STEP])
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), _STEP):
+            self._waiting += super().write(view[start : start + _STEP])
             if self._waiting >= _STEP:
                 self._pace()
-        return len(whole)
+        return len(view)
 
     def sync(self) -> None:
         """Wait until all data is on disk."""

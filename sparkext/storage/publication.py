@@ -59,12 +59,12 @@ def read_published(path: Path, write: Callable[[], object], read: Callable[[Path
         See `locked`.
     """
     publish_once(path, write)
-    before = identify_file(path)
+    identity = identify_file(path)
     try:
         return read(path)
     except BuildFileError:
         with locked(lock_of(path)), suppress(FileNotFoundError):
-            if identify_file(path) == before:  # otherwise another process has replaced it
+            if identify_file(path) == identity:  # otherwise another process has replaced it
                 path.unlink()
         publish_once(path, write)
         return read(path)
@@ -108,7 +108,7 @@ def locked(path: Path) -> Iterator[None]:
 def hold_lock_if_free(path: Path) -> Iterator[bool]:
     """Hold the same lock if it is free; yield whether it was."""
     try:
-        descriptor = _lock(path, _take)
+        descriptor = _lock(path, _try_lock)
     except BlockingIOError:
         yield False
         return
@@ -133,7 +133,7 @@ def _lock(path: Path, lock: Callable[[int], None]) -> int:
         os.close(descriptor)
 
 
-def _take(descriptor: int) -> None:
+def _try_lock(descriptor: int) -> None:
     """Lock a file. Raises BlockingIOError if another process holds the lock."""
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -143,10 +143,10 @@ def _wait(descriptor: int) -> None:
     touched, since = None, 0.0
     while True:
         with suppress(BlockingIOError):
-            return _take(descriptor)
-        found, now = os.fstat(descriptor).st_mtime_ns, time.monotonic()
-        if found != touched:
-            touched, since = found, now
+            return _try_lock(descriptor)
+        touch_time, now = os.fstat(descriptor).st_mtime_ns, time.monotonic()
+        if touch_time != touched:
+            touched, since = touch_time, now
         elif now - since > _PATIENCE_SECONDS:
             raise TimeoutError(ETIMEDOUT, f"the process that holds a lock has made no progress for {now - since:.0f} s")
         time.sleep(_PAUSE_SECONDS)

@@ -54,7 +54,7 @@ class SpillBuffer(Generic[Spilled]):
         """Begin without values."""
         self._most, self._folder, self._write, self._read, self._moves_all = most, folder, write, read, moves_all
         self._lock = threading.Lock()
-        self._kept: deque[tuple[Place, Spilled]] = deque()
+        self._in_memory: deque[tuple[Place, Spilled]] = deque()
         self._bytes = 0
         self._files: dict[int, _SpillFile] = {}
         self.spilled = False
@@ -64,7 +64,7 @@ class SpillBuffer(Generic[Spilled]):
         for file in self._files.values():
             file.stream.close()
 
-    def add(self, place: Place, value: Spilled, size: int) -> None:
+    def add(self, position: Place, value: Spilled, size: int) -> None:
         """Add a value of `size` bytes in memory."""
         with self._lock:
             if not self.spilled:
@@ -72,29 +72,29 @@ class SpillBuffer(Generic[Spilled]):
                 most = self._most()
                 self.spilled = most is not None and self._bytes > most
             if not self.spilled:
-                self._kept.append((place, value))
+                self._in_memory.append((position, value))
                 return
-            moved: deque[tuple[Place, Spilled]] = deque()
+            pending: deque[tuple[Place, Spilled]] = deque()
             if self._moves_all:
-                moved, self._kept = self._kept, moved
-            moved.append((place, value))
+                pending, self._in_memory = self._in_memory, pending
+            pending.append((position, value))
             thread = threading.get_ident()
             if thread not in self._files:
                 self._files[thread] = _SpillFile(open_unnamed_file(self._folder))
             file = self._files[thread]
         del value
-        while moved:
-            place, value = moved.popleft()
+        while pending:
+            position, value = pending.popleft()
             self._write(file.stream, value)
-            file.ends.append((place, file.stream.tell()))
+            file.ends.append((position, file.stream.tell()))
 
     def items(self) -> Iterator[tuple[Place, Spilled]]:
         """Yield all values with their positions, in this order, and release them one by one. Call this once."""
         for file in self._files.values():
-            self._kept.extend((place, self._read(content)) for place, content in file.contents())
-        self._kept = deque(sorted(self._kept, key=itemgetter(0)))
-        while self._kept:
-            yield self._kept.popleft()
+            self._in_memory.extend((position, self._read(content)) for position, content in file.contents())
+        self._in_memory = deque(sorted(self._in_memory, key=itemgetter(0)))
+        while self._in_memory:
+            yield self._in_memory.popleft()
 
     def values(self) -> Iterator[Spilled]:
         """Yield the same values without their positions."""
@@ -112,8 +112,8 @@ class _SpillFile:
         """Yield the position and the mapped bytes of each value."""
         content = map_contents(self.stream) if self.ends[-1][1] else pa.py_buffer(b"")  # empty files cannot be mapped
         start = 0
-        for place, end in self.ends:
-            yield place, content.slice(start, end - start)
+        for position, end in self.ends:
+            yield position, content.slice(start, end - start)
             start = end
 
 

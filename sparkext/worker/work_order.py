@@ -73,15 +73,15 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedPartitionTask, StructT
     """
     order = _read(order_json)
     settings, output = read_settings(order["settings"].get, {}), _parse_schema(order["output"])
-    leaving, arriving = order.get("leaving"), order.get("arriving")
-    schema = arrow_schema(output if leaving is None else _parse_schema(leaving["schema"]))
+    outgoing, incoming = order.get("leaving"), order.get("arriving")
+    schema = arrow_schema(output if outgoing is None else _parse_schema(outgoing["schema"]))
     plan = PipelinePlan(PipelineSpec.from_data(order["spec"]), _parse_sources(order, settings), schema)
     reporter, sharing = FileReporter(order["run"]), order.get("tasks_sharing")
-    if arriving is not None and "streamed" in arriving:
-        streamed, received = StreamedExchange(**arriving["streamed"]), _parse_received(arriving)
+    if incoming is not None and "streamed" in incoming:
+        streamed, received = StreamedExchange(**incoming["streamed"]), _parse_received(incoming)
         task = StreamedPartitionTask(plan, received, streamed, reporter, settings=settings, tasks_sharing=sharing)
         return task, output
-    sink = EmittedBatches() if leaving is None else _parse_outgoing(leaving, settings)
+    sink = EmittedBatches() if outgoing is None else _parse_outgoing(outgoing, settings)
     source = _parse_task_source(order, settings)
     return PipelineTask(source, plan, sink, reporter, settings=settings, tasks_sharing=sharing), output
 
@@ -89,8 +89,8 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedPartitionTask, StructT
 def build(order_json: str) -> tuple[BuildSideTask, StructType]:
     """Return the function for `mapInArrow` that builds one index ahead of the join, and its return type.
 
-    The order's fields are those of `make`, plus `number`, the index of the join. In `builds`, null stands for a source
-    that is unknown in advance.
+    The order has the fields of `make`, and `number`, the index of the join. In `builds`, null marks a source that is
+    unknown in advance.
 
     Raises
     ------
@@ -100,9 +100,9 @@ def build(order_json: str) -> tuple[BuildSideTask, StructType]:
     order = _read(order_json)
     settings = read_settings(order["settings"].get, {})
     sharing = order.get("tasks_sharing")
-    made = _parse_source(order["made"], settings, sharing) if "made" in order else None
+    derived_probe = _parse_source(order["made"], settings, sharing) if "made" in order else None
     spec, sources = PipelineSpec.from_data(order["spec"]), _parse_sources(order, settings)
-    task = BuildSideTask(spec, order["number"], sources, made, settings=settings, tasks_sharing=sharing)
+    task = BuildSideTask(spec, order["number"], sources, derived_probe, settings=settings, tasks_sharing=sharing)
     return task, _parse_schema(order["output"])
 
 
@@ -155,14 +155,14 @@ def _parse_source(build: dict[str, Any], settings: Settings, tasks_sharing: int 
     scan = _parse_scan(build["scan"], settings)
     if "pipeline" not in build:
         return ScannedFiles(scan, _parse_splits(build["splits"]), build["max_bytes"], threads)
-    made = build["pipeline"]
+    pipeline = build["pipeline"]
     return DerivedRows(
-        PipelineSpec.from_data(made["spec"]),
+        PipelineSpec.from_data(pipeline["spec"]),
         scan,
-        tuple(map(_parse_splits, made["parts"])),
-        tuple(_parse_source(below, settings, tasks_sharing) for below in made["builds"]),
-        arrow_schema(_parse_schema(made["emitted"])),
-        parse_projection(made["projection"]),
+        tuple(map(_parse_splits, pipeline["parts"])),
+        tuple(_parse_source(below, settings, tasks_sharing) for below in pipeline["builds"]),
+        arrow_schema(_parse_schema(pipeline["emitted"])),
+        parse_projection(pipeline["projection"]),
         arrow_schema(_parse_schema(build["schema"])),
         settings,
         build["max_bytes"],
@@ -170,24 +170,24 @@ def _parse_source(build: dict[str, Any], settings: Settings, tasks_sharing: int 
     )
 
 
-def _parse_received(told: dict[str, Any]) -> PartitionSchemas:
-    builds = {int(number): arrow_schema(_parse_schema(schema)) for number, schema in told["builds"].items()}
-    return PartitionSchemas(arrow_schema(_parse_schema(told["probe"])), builds, told["owns_build"])
+def _parse_received(schemas: dict[str, Any]) -> PartitionSchemas:
+    builds = {int(number): arrow_schema(_parse_schema(schema)) for number, schema in schemas["builds"].items()}
+    return PartitionSchemas(arrow_schema(_parse_schema(schemas["probe"])), builds, schemas["owns_build"])
 
 
-def _parse_outgoing(told: dict[str, Any], settings: Settings) -> OutgoingFile | OutgoingStream:
-    keys = told["keys"]
+def _parse_outgoing(exchange: dict[str, Any], settings: Settings) -> OutgoingFile | OutgoingStream:
+    keys = exchange["keys"]
     partitioning = Partitioning(
         tuple(key["column"] for key in keys),
         tuple(arrow_key_type(parse_key_type(key["type"])) for key in keys),
         tuple(key["null_safe"] for key in keys),
-        RoutingTable(told["buckets"], told["buckets"]),
-        told["keeps_unmatchable"],
+        RoutingTable(exchange["buckets"], exchange["buckets"]),
+        exchange["keeps_unmatchable"],
         settings.debug_hash_mask,
     )
-    if "streamed" in told:
-        return OutgoingStream(partitioning, StreamedExchange(**told["streamed"]), settings.debug_partitions)
-    return OutgoingFile(partitioning, told["run"])
+    if "streamed" in exchange:
+        return OutgoingStream(partitioning, StreamedExchange(**exchange["streamed"]), settings.debug_partitions)
+    return OutgoingFile(partitioning, exchange["run"])
 
 
 def _parse_splits(data: Iterable[dict[str, Any]]) -> tuple[Split, ...]:

@@ -79,32 +79,32 @@ class BuildPreservingJoin(Join):
         """Record the matches of these rows, without emitting them."""
         for piece in split_into_pieces(rows, self._matches.looked_up, budget) if rows.length else ():
             started = time.perf_counter()
-            found = self._matches.lookup(piece, budget)
-            if isinstance(found.pairs, Matches) and not found.conditional:
-                mark_matched(found.pairs, self._was_matched, overlap=self._overlap)
+            matches = self._matches.lookup(piece, budget)
+            if isinstance(matches.pairs, Matches) and not matches.conditional:
+                mark_matched(matches.pairs, self._was_matched, overlap=self._overlap)
                 budget.add_time_since(started)
             else:
                 budget.add_time_since(started)
-                deque(self._emitted(piece, found, budget), maxlen=0)
+                deque(self._emitted(piece, matches, budget), maxlen=0)
 
-    def _emit_untested(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
+    def _emit_untested(self, rows: RowSet, matches: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit the matches, and record their build rows as matched."""
-        if isinstance(found, Matches):
-            mark_matched(found, self._was_matched, overlap=self._overlap)
-            yield from super()._emit_untested(rows, found, budget)
+        if isinstance(matches, Matches):
+            mark_matched(matches, self._was_matched, overlap=self._overlap)
+            yield from super()._emit_untested(rows, matches, budget)
             return
-        for pairs in super()._emit_untested(rows, found, budget):
+        for pairs in super()._emit_untested(rows, matches, budget):
             self._note(pairs)
             yield pairs
 
     def _note(self, pairs: RowSet) -> None:
-        """Record the build rows of these pairs as matched; -1 stands for no build row."""
+        """Record the build rows of these pairs as matched; -1 means no build row."""
         rows = pairs.rows[self._source].ids
         assert rows is not None, "pairs have a build row each"
         self._was_matched[rows[rows >= 0]] = 1
 
     def _find_unmatched(self, owners: Int64Array) -> RowIds:
-        """Return the build rows that these values of the owner column denote, without those that were matched."""
+        """Return the unmatched build rows among the rows that these values of the owner column denote."""
         owned = owners
         if self._owned_by is not None:  # owners are indexes of parts, not ids of build rows
             parts = self.columns[self._owned_by].take(None, missing=False).to_numpy(zero_copy_only=False)

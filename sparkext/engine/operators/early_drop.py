@@ -41,12 +41,12 @@ class DroppingJoin:
         if self._dropped.too_few:
             yield from _pass_unchecked(rows, budget)
             return
-        kept = 0
+        rows_out = 0
         for emitted in self._join.process(rows, budget):
-            kept += emitted.length
+            rows_out += emitted.length
             yield emitted
         self._dropped.rows_in += rows.length
-        self._dropped.rows_out += kept
+        self._dropped.rows_out += rows_out
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit nothing: `process` emits all results."""
@@ -56,7 +56,7 @@ class DroppingJoin:
 def _pass_unchecked(rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
     start = 0
     while start < rows.length:
-        some = rows.slice(start, min(budget.next().rows, rows.length - start))
-        budget.observe(some.length, some.length)
-        start += some.length
-        yield some
+        piece = rows.slice(start, min(budget.next().rows, rows.length - start))
+        budget.observe(piece.length, piece.length)
+        start += piece.length
+        yield piece

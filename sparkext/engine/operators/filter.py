@@ -40,15 +40,15 @@ class Filter:
             start = 0
             while start < piece.length:
                 started = time.perf_counter()
-                some = piece.slice(start, min(budget.next().rows, piece.length - start))
-                kept = self._kept(some)
-                budget.observe(some.length, kept.size)
+                part = piece.slice(start, min(budget.next().rows, piece.length - start))
+                row_numbers = self._find_fulfilling(part)
+                budget.observe(part.length, row_numbers.size)
                 budget.add_time_since(started)
-                start += some.length
-                if kept.size:
-                    yield some if kept.size == some.length else some.picked(kept)
+                start += part.length
+                if row_numbers.size:
+                    yield part if row_numbers.size == part.length else part.picked(row_numbers)
 
-    def _kept(self, rows: RowSet) -> npt.NDArray[np.intp]:
+    def _find_fulfilling(self, rows: RowSet) -> npt.NDArray[np.intp]:
         try:
             return np.flatnonzero(holds(self._condition, rows))
         except ExpressionError as error:

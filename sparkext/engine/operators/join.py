@@ -36,18 +36,20 @@ _PROBE_KIND = {"right": "inner", "full": "left"}
 class Join:
     """A join whose output is determined for each probe row: inner, left, semi, anti or existence.
 
-    `source` is the index of the build side among the sources of the pipeline. `before` is the number of sources of the
-    input rows: `source` by default, unless the joins run in a different order than in the query.
+    `source` is the index of the build side among the sources of the pipeline. `input_sources` is the number of
+    sources of the input rows: `source` by default, unless the joins run in a different order than in the query.
     """
 
-    def __init__(self, spec: JoinSpec, build: BuildSide, source: int, before: int | None = None) -> None:
+    def __init__(self, spec: JoinSpec, build: BuildSide, source: int, input_sources: int | None = None) -> None:
         """Bind the join to its build side."""
         self._kind = _PROBE_KIND.get(spec.how, spec.how)
         self._outer = self._kind == "left"
         self._build = build
         self._source = source
         self._matches = JoinMatches(spec, self._kind, build, source)
-        self.row_bytes = float(_ROW_ID_BYTES * ((source if before is None else before) + 1) + _LOOKUP_BYTES)
+        self.row_bytes = float(
+            _ROW_ID_BYTES * ((source if input_sources is None else input_sources) + 1) + _LOOKUP_BYTES
+        )
 
     @property
     def columns(self) -> Mapping[int, Column]:
@@ -59,44 +61,46 @@ class Join:
         # Keys that are copied for the lookup are limited to a budget at a time.
         for piece in split_into_pieces(rows, self._matches.looked_up, budget):
             started = time.perf_counter()
-            found = self._matches.lookup(piece, budget)
+            matches = self._matches.lookup(piece, budget)
             budget.add_time_since(started)
-            yield from self._emitted(piece, found, budget)
+            yield from self._emitted(piece, matches, budget)
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit nothing: `process` emits all results."""
         return iter(())
 
-    def _emitted(self, rows: RowSet, found: FoundMatches, budget: OperatorBudget) -> Iterator[RowSet]:
+    def _emitted(self, rows: RowSet, matches: FoundMatches, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit the results for these rows and the matches found for them."""
-        emitted = self._emit_tested if found.conditional else self._emit_untested
-        return emitted(rows, found.pairs, budget)
+        emitted = self._emit_tested if matches.conditional else self._emit_untested
+        return emitted(rows, matches.pairs, budget)
 
-    def _emit_untested(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
+    def _emit_untested(self, rows: RowSet, matches: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit the results for these rows, a budget at a time, without testing pairs."""
         columns: SourceColumns = self.columns
         if self._kind == "existence":
-            assert isinstance(found, Matches), "only one match per row is required"
-            columns = _create_existence_column(found.first >= 0)
-        for pairs in _expand_matches(rows.length, found, self._kind, budget):
+            assert isinstance(matches, Matches), "only one match per row is required"
+            columns = _create_existence_column(matches.first >= 0)
+        for pairs in _expand_matches(rows.length, matches, self._kind, budget):
             yield rows.joined(pairs, columns, self._outer, self._source)
 
-    def _emit_tested(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
+    def _emit_tested(self, rows: RowSet, matches: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit the results for these rows after testing their pairs; see the module docstring."""
         matched = np.zeros(rows.length, dtype=np.bool_)
         emits_pairs = self._kind in ("inner", "left")
-        for pairs in _expand_matches(rows.length, found, "inner", budget):
+        for pairs in _expand_matches(rows.length, matches, "inner", budget):
             probe_rows = np.arange(pairs.length) if pairs.probe_rows is None else pairs.probe_rows
-            tried = 0
+            start = 0
             candidates = rows.joined(pairs, self._build.columns, False, self._source)
             for piece in split_into_pieces(candidates, self._matches.tested, budget):
                 started = time.perf_counter()
-                of_piece = probe_rows[tried : tried + piece.length]
+                piece_rows = probe_rows[start : start + piece.length]
                 # Semi, anti and existence joins need one match per row: failures on its later pairs are ignored.
-                kept = self._matches.kept(piece, None if emits_pairs else np.where(matched[of_piece], -1, of_piece))
-                matched[of_piece if kept is None else of_piece[kept]] = True
-                tried += piece.length
-                passed = piece if kept is None else piece.picked(kept)
+                indexes = self._matches.kept(
+                    piece, None if emits_pairs else np.where(matched[piece_rows], -1, piece_rows)
+                )
+                matched[piece_rows if indexes is None else piece_rows[indexes]] = True
+                start += piece.length
+                passed = piece if indexes is None else piece.picked(indexes)
                 self._note(passed)
                 budget.add_time_since(started)
                 if passed.length and emits_pairs:
@@ -108,8 +112,8 @@ class Join:
         kind = self._kind
         if kind == "inner":
             return
-        wanted = np.arange(rows.length) if kind == "existence" else np.flatnonzero(matched == (kind == "semi"))
-        ids = freeze(wanted.astype(row_id_dtype(rows.length)))
+        row_numbers = np.arange(rows.length) if kind == "existence" else np.flatnonzero(matched == (kind == "semi"))
+        ids = freeze(row_numbers.astype(row_id_dtype(rows.length)))
         columns: SourceColumns = _create_existence_column(matched) if kind == "existence" else self.columns
         start = 0
         while start < ids.size:
@@ -123,11 +127,11 @@ class Join:
         """Receive the pairs that fulfil the condition: a hook for subclasses."""
 
 
-def _expand_matches(rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+def _expand_matches(rows_in: int, matches: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
     """Expand matches into pairs, a budget at a time. Each budget is requested just before its pairs are produced."""
-    if isinstance(found, Matches):
-        return _expand_ranges(rows_in, found, kind, budget)
-    return _test_candidates(found, kind, budget)
+    if isinstance(matches, Matches):
+        return _expand_ranges(rows_in, matches, kind, budget)
+    return _test_candidates(matches, kind, budget)
 
 
 def _expand_ranges(rows_in: int, matches: Matches, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
@@ -137,10 +141,10 @@ def _expand_ranges(rows_in: int, matches: Matches, kind: str, budget: OperatorBu
     while remaining:
         started = time.perf_counter()
         most = budget.next().rows
-        before = cursor.row
+        first_row = cursor.row
         pairs, cursor = probe(matches, kind, cursor, most, remaining)
         remaining -= pairs.length
-        used = cursor.row - before if remaining else rows_in
+        used = cursor.row - first_row if remaining else rows_in
         rows_in -= used
         budget.observe(used, pairs.length)
         budget.add_time_since(started)
@@ -155,14 +159,14 @@ def _test_candidates(candidates: Candidates | NestedLoop, kind: str, budget: Ope
     while not ended:
         started = time.perf_counter()
         most = budget.next().rows
-        before = cursor.row
+        first_row = cursor.row
         pairs, cursor, ended = candidates.probe(kind, cursor, most)
-        budget.observe(cursor.row - before, pairs.length)
+        budget.observe(cursor.row - first_row, pairs.length)
         budget.add_time_since(started)
         if pairs.length:
             yield pairs
 
 
-def _create_existence_column(found: npt.NDArray[np.bool_]) -> Sequence[Column]:
-    """Return the column that an existence join adds; `found` is true for rows with a match."""
-    return [Column.of(pa.array(found))]
+def _create_existence_column(matched: npt.NDArray[np.bool_]) -> Sequence[Column]:
+    """Return the column that an existence join adds; `matched` is true for rows with a match."""
+    return [Column.of(pa.array(matched))]

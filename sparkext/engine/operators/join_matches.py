@@ -67,8 +67,8 @@ class JoinMatches:
         as_of = self._spec.as_of
         if as_of is not None:
             values = cast_key(rows.gather(as_of.probe), arrow_key_type(parse_key_type(as_of.type)))
-            sought = NearestKeys(self._keys.of(rows), values, as_of.direction, as_of.exact, as_of.tolerance)
-            return FoundMatches(self._build.lookup_nearest(sought))
+            nearest_keys = NearestKeys(self._keys.of(rows), values, as_of.direction, as_of.exact, as_of.tolerance)
+            return FoundMatches(self._build.lookup_nearest(nearest_keys))
         if self._spec.nested:
             assert self._theta is not None, "otherwise there is no condition for pairs"
             return self._try_all_pairs(rows, self._theta.loop(rows), budget)
@@ -76,10 +76,10 @@ class JoinMatches:
             return self._try_all_pairs(rows, self._guard.loop(rows), budget)
         if not self._spec.ranges:
             return FoundMatches(self._build.lookup(self._keys.of(rows)), self._tests_pairs)
-        found = self._build.lookup_ranges(RangeKeys(self._keys.of(rows), self._bounds(rows)))
-        if isinstance(found, Candidates) and not self._tests_pairs and not self._emits_pairs:
-            found = found.any()
-        return FoundMatches(found, self._tests_pairs)
+        matches = self._build.lookup_ranges(RangeKeys(self._keys.of(rows), self._bounds(rows)))
+        if isinstance(matches, Candidates) and not self._tests_pairs and not self._emits_pairs:
+            matches = matches.any()
+        return FoundMatches(matches, self._tests_pairs)
 
     def _try_all_pairs(self, rows: RowSet, loop: NestedLoop, budget: OperatorBudget) -> FoundMatches:
         """Find the matches of these rows by testing all pairs.
@@ -101,23 +101,23 @@ class JoinMatches:
 
     def kept(self, pairs: RowSet, until_hit: Int64Array | None) -> npt.NDArray[np.intp] | None:
         """Return the indexes of pairs that fulfil the condition; None if all do. `until_hit`: see `PairTest.each`."""
-        kept = None
+        indexes = None
         if self._spec.condition is not None:
-            kept = np.flatnonzero(holds(self._spec.condition, pairs))
+            indexes = np.flatnonzero(holds(self._spec.condition, pairs))
         if self._theta is not None and not self._spec.nested:
             # Test only the remaining pairs: the first condition may exclude pairs on which this one fails.
-            left = pairs if kept is None else pairs.picked(kept)
-            rows = until_hit if kept is None or until_hit is None else until_hit[kept]
-            passed = np.flatnonzero(self._theta.holds(left, rows))
-            kept = passed if kept is None else kept[passed]
-        return kept
+            remaining = pairs if indexes is None else pairs.picked(indexes)
+            rows = until_hit if indexes is None or until_hit is None else until_hit[indexes]
+            passed = np.flatnonzero(self._theta.holds(remaining, rows))
+            indexes = passed if indexes is None else indexes[passed]
+        return indexes
 
     def _holds(self, pairs: RowSet) -> npt.NDArray[np.bool_]:
-        kept = self.kept(pairs, None)
-        if kept is None:
+        indexes = self.kept(pairs, None)
+        if indexes is None:
             return np.ones(pairs.length, dtype=np.bool_)
         verdicts = np.zeros(pairs.length, dtype=np.bool_)
-        verdicts[kept] = True
+        verdicts[indexes] = True
         return verdicts
 
     @property

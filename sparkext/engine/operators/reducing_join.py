@@ -49,18 +49,18 @@ class ReducingJoin:
         reducers: Sequence[int],
         builds: Sequence[BuildSide],
         recipe: IndexRecipe,
-        before: int,
+        input_sources: int,
         metrics: TaskMetrics,
         at_once: bool = False,
     ) -> None:
         """Begin with the complete build side."""
-        self._spec, self._number, self._before = spec.joins[number], number, before
+        self._spec, self._number, self._input_sources = spec.joins[number], number, input_sources
         self._build = builds[number]
         self._reducing = [(other, _as_semi_join(spec.joins[other]), builds[other]) for other in reducers]
         self._recipe = recipe
         self._metrics = metrics
         self._at_once = at_once
-        self._join = Join(self._spec, self._build, number + 1, before)
+        self._join = Join(self._spec, self._build, number + 1, input_sources)
         self._emitted = 0
         self._decided = False
         self._turn = Lock()
@@ -94,43 +94,46 @@ class ReducingJoin:
 
     def _reduce(self, budget: OperatorBudget) -> None:
         """Switch to the remaining build rows, if they are few and there is memory for a copy."""
-        whole = RowSet.of_source(self._number + 1, self._build.columns, self._build.rows)
-        is_sampled = whole.length > _SAMPLE_ROWS and not self._at_once
-        if is_sampled and self._find_remaining(whole.thin_out(_SAMPLE_ROWS)).size > _MOST_KEPT * _SAMPLE_ROWS:
+        all_rows = RowSet.of_source(self._number + 1, self._build.columns, self._build.rows)
+        is_sampled = all_rows.length > _SAMPLE_ROWS and not self._at_once
+        if is_sampled and self._find_remaining(all_rows.thin_out(_SAMPLE_ROWS)).size > _MOST_KEPT * _SAMPLE_ROWS:
             return
-        rows = self._find_remaining(whole)
-        few = rows.size <= _MOST_KEPT * self._build.rows
+        rows = self._find_remaining(all_rows)
+        is_small = rows.size <= _MOST_KEPT * self._build.rows
         size = rows.size * sum(column.value_bytes for column in self._build.columns.values())
-        if not (few or self._at_once) or size > budget.usable_bytes():
+        if not (is_small or self._at_once) or size > budget.usable_bytes():
             return
         try:
-            build = index_in_memory(rows.size, self._taken(rows), self._recipe)
+            build = index_in_memory(rows.size, self._copy_columns(rows), self._recipe)
         except (BuildSideTooLargeError, VarBytesOverflowError):
             return
-        self._join = Join(self._spec, build, self._number + 1, self._before)
+        self._join = Join(self._spec, build, self._number + 1, self._input_sources)
         self._metrics.reduced.append((self._number, int(rows.size)))
 
     def _find_remaining(self, rows: RowSet) -> RowIds:
         """Return the ids of the given build rows that no reducer drops, in order."""
         source = self._number + 1
-        left = [rows]
+        pieces = [rows]
         for other, spec, build in self._reducing:
             join = Join(spec, build, other + 1)
             budget = OperatorBudget.aside(join.row_bytes, _PIECE_ROWS)
-            left = [emitted for some in left for emitted in join.process(some, budget)]
-        ids = [some.rows[source].ids for some in left]
-        known = [np.arange(some.length) if found is None else found for found, some in zip(ids, left, strict=True)]
+            pieces = [emitted for piece in pieces for emitted in join.process(piece, budget)]
+        ids = [piece.rows[source].ids for piece in pieces]
+        positions = [
+            np.arange(piece.length) if piece_ids is None else piece_ids
+            for piece_ids, piece in zip(ids, pieces, strict=True)
+        ]
         dtype = row_id_dtype(self._build.rows)
-        remaining: RowIds = freeze(np.concatenate([np.empty(0, dtype), *known]).astype(dtype))
+        remaining: RowIds = freeze(np.concatenate([np.empty(0, dtype), *positions]).astype(dtype))
         return remaining
 
-    def _taken(self, rows: RowIds) -> list[pa.Array]:
+    def _copy_columns(self, rows: RowIds) -> list[pa.Array]:
         """Return copies of the required columns by column number; other columns are empty placeholders."""
         columns = self._build.columns
-        wanted = {*self._recipe.indexed, *self._recipe.gathered}
+        required = {*self._recipe.indexed, *self._recipe.gathered}
         return [
-            columns[number].take(rows, missing=False) if number in wanted else pa.nulls(0)
-            for number in range(max(wanted, default=-1) + 1)
+            columns[number].take(rows, missing=False) if number in required else pa.nulls(0)
+            for number in range(max(required, default=-1) + 1)
         ]
 
 

@@ -37,8 +37,8 @@ class GatheredRows:
         """Bind it to the output columns."""
         self.outputs = outputs
         self._schema = schema
-        known = dict(enumerate(build_columns, PROBE + 1))
-        values = [known.get(output.source, {}).get(output.column) for output in outputs]
+        columns_by_source = dict(enumerate(build_columns, PROBE + 1))
+        values = [columns_by_source.get(output.source, {}).get(output.column) for output in outputs]
         self.row_bytes = sum(_VALUE_BYTES if column is None else column.value_bytes for column in values)
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:

@@ -80,33 +80,33 @@ class Groups:
     def __init__(self, aggregations: Sequence[Aggregation], schema: pa.Schema, hash_mask: int = FULL_MASK) -> None:
         """Begin without groups."""
         self._schema = schema
-        self._numbered = [*chain.from_iterable(one.expressions() for one in aggregations)]
+        self._numbered = [*chain.from_iterable(aggregation.expressions() for aggregation in aggregations)]
         self._expressions = list(dict.fromkeys(self._numbered))
-        places = (node for expression in self._expressions for node in expression.columns())
-        self._columns = [ColumnRef(node.source, node.column) for node in places]
+        column_nodes = (node for expression in self._expressions for node in expression.columns())
+        self._columns = [ColumnRef(node.source, node.column) for node in column_nodes]
         self.row_bytes = _VALUE_BYTES * max(1, len(self._expressions))
         self._turn = Lock()
-        self._whole = any(one.whole for one in aggregations)
-        self._groupings = [_Grouping(one, hash_mask) for one in aggregations]
+        self._requires_complete_groups = any(aggregation.whole for aggregation in aggregations)
+        self._groupings = [_Grouping(aggregation, hash_mask) for aggregation in aggregations]
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Add these rows; emit groups if memory is short, or if they are not worth keeping."""
         for piece, _ in split_input(rows, self._columns, budget):
             started = time.perf_counter()
-            values = self._computed(piece)
+            values = self._compute_arguments(piece)
             with self._turn:
-                leaving = self._add_rows(values, piece.length, budget)
+                outgoing = self._add_rows(values, piece.length, budget)
             budget.observe(piece.length, 0)
             budget.add_time_since(started)
-            for held in leaving:
-                yield from self._emitted(held, budget)
+            for groups in outgoing:
+                yield from self._emit(groups, budget)
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Emit all remaining groups. Without keys there is one group, even without rows."""
         for grouping in self._groupings:
-            yield from self._emitted(grouping.held, budget)
+            yield from self._emit(grouping.held, budget)
 
-    def _computed(self, rows: RowSet) -> dict[Expression, pa.Array]:
+    def _compute_arguments(self, rows: RowSet) -> dict[Expression, pa.Array]:
         try:
             return dict(zip(self._expressions, columns(self._expressions, rows), strict=True))
         except ExpressionError as error:
@@ -117,26 +117,26 @@ class Groups:
     def _add_rows(self, values: dict[Expression, pa.Array], rows: int, budget: OperatorBudget) -> list[_HeldGroups]:
         """Add the rows of a piece; return the groups to emit."""
         try:
-            leaving = [*chain.from_iterable(grouping.add_rows(values, rows) for grouping in self._groupings)]
+            outgoing = [*chain.from_iterable(grouping.add_rows(values, rows) for grouping in self._groupings)]
         except AccumulatorOverflowError as error:
             raise ConditionError("a sum of integers overflows in a group") from error
-        held = sum(grouping.held.nbytes for grouping in self._groupings)
+        held_bytes = sum(grouping.held.nbytes for grouping in self._groupings)
         # A growing table temporarily needs twice its size.
-        if held > max(LEAST_BYTES, budget.usable_bytes()):
-            if self._whole:
+        if held_bytes > max(LEAST_BYTES, budget.usable_bytes()):
+            if self._requires_complete_groups:
                 raise BuildSideTooLargeError(
                     f"the groups of the build side do not fit in memory: the first"
-                    f" {sum(grouping.held.count for grouping in self._groupings):,} take {held:,} bytes, but only"
+                    f" {sum(grouping.held.count for grouping in self._groupings):,} take {held_bytes:,} bytes, but only"
                     f" {int(budget.usable_bytes()):,} are available. {WAYS_OUT}"
                 )
-            leaving += [grouping.taken() for grouping in self._groupings]
-        return leaving
+            outgoing += [grouping.taken() for grouping in self._groupings]
+        return outgoing
 
-    def _emitted(self, held: _HeldGroups, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+    def _emit(self, groups: _HeldGroups, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         def create_piece(start: int, most: Budget) -> pa.RecordBatch:
-            return self._batch(held.states(start, min(start + most.rows, held.count)))
+            return self._batch(groups.states(start, min(start + most.rows, groups.count)))
 
-        return emit_pieces(held.count, create_piece, budget)
+        return emit_pieces(groups.count, create_piece, budget)
 
     def _batch(self, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
         if len(arrays) != len(self._schema):
@@ -145,9 +145,9 @@ class Groups:
             conformed = [conform(array, field.type) for array, field in zip(arrays, self._schema, strict=True)]
         except pa.ArrowException as error:
             declared = {field.name: str(field.type) for field in self._schema}
-            given = [str(array.type) for array in arrays]
+            types = [str(array.type) for array in arrays]
             raise SchemaMismatchError(
-                f"the groups have columns of types {given}, expected {declared}: {error}"
+                f"the groups have columns of types {types}, expected {declared}: {error}"
             ) from error
         return pa.RecordBatch.from_arrays(conformed, names=self._schema.names)
 
@@ -168,17 +168,17 @@ class _Grouping:
     def add_rows(self, values: dict[Expression, pa.Array], rows: int) -> list[_HeldGroups]:
         """Add the rows of a piece; return the groups to emit."""
         if self._passes:
-            own = self._empty()
-            own.enter(values, rows, shared=False)
-            return [own]
-        known = self.held.count
+            single_row_groups = self._empty()
+            single_row_groups.enter(values, rows, shared=False)
+            return [single_row_groups]
+        count_before = self.held.count
         numbers = self.held.enter(values, rows, shared=True)
         if self._leaves_early and self._sampled < SAMPLE_ROWS:
             self._sampled += rows
             self._passes = self._sampled >= SAMPLE_ROWS and self.held.count > _SHARED * self._sampled
         if self._clustered:
             assert numbers is not None, "there are keys"
-            self._clustered = _count_equal_runs(numbers) <= self.held.count - known + _CUT_RUNS
+            self._clustered = _count_equal_runs(numbers) <= self.held.count - count_before + _CUT_RUNS
         finished = self._clustered and self.held.count >= CLUSTERED_GROUPS
         return [self.taken()] if self._passes or finished else []
 
@@ -216,7 +216,7 @@ class _HeldGroups:
     @property
     def nbytes(self) -> int:
         table = 0 if self.table is None else self.table.nbytes
-        return table + sum(one.nbytes for one in self.accumulators)
+        return table + sum(aggregate.nbytes for aggregate in self.accumulators)
 
     def enter(self, values: dict[Expression, pa.Array], rows: int, shared: bool) -> Int32Array | None:
         """Add rows, and return their group indexes, None without keys. Unless `shared`, each row is its own group."""
@@ -231,20 +231,21 @@ class _HeldGroups:
             else:
                 numbers = freeze(np.arange(rows, dtype=np.int32))
                 groups, self.passed = rows, [_normalise_floats(key) for key in keys]
-        for call, one in zip(self.aggregation.calls, self.accumulators, strict=True):
-            one.add(numbers, groups, None if call.argument is None else values[call.argument], rows)
+        for call, aggregate in zip(self.aggregation.calls, self.accumulators, strict=True):
+            aggregate.add(numbers, groups, None if call.argument is None else values[call.argument], rows)
         return numbers
 
     def states(self, start: int, stop: int) -> list[pa.Array]:
         """Return the key and state columns of groups `start` to `stop`."""
         if self.passed:
-            found = iter([key.slice(start, stop - start) for key in self.passed])
+            table_keys = iter([key.slice(start, stop - start) for key in self.passed])
         else:
-            found = iter([] if self.table is None else self.table.keys(start, stop))
+            table_keys = iter([] if self.table is None else self.table.keys(start, stop))
         keys = [
-            _repeat_literal(key, stop - start) if key.op == "literal" else next(found) for key in self.aggregation.keys
+            _repeat_literal(key, stop - start) if key.op == "literal" else next(table_keys)
+            for key in self.aggregation.keys
         ]
-        return [*keys, *(state for one in self.accumulators for state in one.states(start, stop))]
+        return [*keys, *(state for aggregate in self.accumulators for state in aggregate.states(start, stop))]
 
 
 def _count_equal_runs(numbers: Int32Array) -> int:

@@ -58,11 +58,11 @@ class OutgoingRows(PackedSink):
     The file may exist already, empty: Spark grants other users access to it before it is written.
     """
 
-    def __init__(self, rows: GatheredRows, leaving: OutgoingFile, free: FreeMemory) -> None:
+    def __init__(self, rows: GatheredRows, outgoing: OutgoingFile, free: FreeMemory) -> None:
         """Bind it to the outgoing columns."""
-        buckets = leaving.partitioning.table.buckets
-        super().__init__(rows, leaving.partitioning, lambda: bytes_to_gather(buckets, free))
-        self._leaving = leaving
+        buckets = outgoing.partitioning.table.buckets
+        super().__init__(rows, outgoing.partitioning, lambda: bytes_to_gather(buckets, free))
+        self._outgoing = outgoing
         self._output = MapOutput(buckets, share_of_headroom, local_folder())
         self._checksum = np.zeros(1, dtype=np.int64)
         self._rows = np.zeros(buckets, dtype=np.int64)
@@ -73,14 +73,14 @@ class OutgoingRows(PackedSink):
         try:
             yield from super().finish(budget)
             started = time.perf_counter()
-            with PacedWriter(FileIO(self._leaving.target(), "wb")) as stream:
+            with PacedWriter(FileIO(self._outgoing.target(), "wb")) as stream:
                 lengths = self._output.write(stream)
             budget.add_time_since(started)
         finally:
             self._output.close()
         numbers = (lengths, self._checksum, self._rows, self._output.sizes, self._sketch)
-        told = [[values.tobytes()] for values in numbers]
-        yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary()) for values in told], schema=RESULT)
+        columns = [[values.tobytes()] for values in numbers]
+        yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary()) for values in columns], schema=RESULT)
 
     def _pack(self, rows: pa.RecordBatch) -> None:
         hashes, buckets = self._partitioning.buckets(rows)

@@ -30,7 +30,7 @@ def split_input(
 def emit_pieces(
     rows: int, create_piece: Callable[[int, Budget], pa.RecordBatch], budget: OperatorBudget
 ) -> Iterator[pa.RecordBatch]:
-    """Emit `rows` held rows. `create_piece` returns one or more of them, from a row on, within a budget."""
+    """Emit `rows` held rows. `create_piece` returns one or more rows from a position on, within a budget."""
     start = 0
     while start < rows:
         most = budget.next()

@@ -67,6 +67,6 @@ class RoutedBlocks(PackedSink):
 
 
 def _bytes_of_blocks(buckets: int, free: FreeMemory) -> int:
-    wanted = min(buckets * _BYTES_PER_BUCKET, _MOST_BYTES)
-    headroom = headroom_for(int(wanted / _SHARE_OF_HEADROOM), free)
-    return wanted if headroom is None else min(wanted, int(headroom * _SHARE_OF_HEADROOM))
+    target = min(buckets * _BYTES_PER_BUCKET, _MOST_BYTES)
+    headroom = headroom_for(int(target / _SHARE_OF_HEADROOM), free)
+    return target if headroom is None else min(target, int(headroom * _SHARE_OF_HEADROOM))

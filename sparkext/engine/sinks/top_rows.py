@@ -36,7 +36,7 @@ MOST_BYTES = 1 << 30
 
 
 class TopRows:
-    """Emits record batches that contain the first rows, and possibly others; `payload` gathers them.
+    """Emits record batches that contain the first rows, and possibly more rows; `payload` gathers the rows.
 
     Raises
     ------
@@ -51,7 +51,7 @@ class TopRows:
         self._count = top.count
         self._order = top.order
         self._payload = payload
-        self._looked_at = [payload.outputs[by.output] for by in top.order]
+        self._order_columns = [payload.outputs[order_column.output] for order_column in top.order]
         self.row_bytes = payload.row_bytes
         self._turn = Lock()
         self._hold([])
@@ -59,46 +59,48 @@ class TopRows:
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Hold the rows that may be among the first; emit rows if memory is short."""
-        for piece, most in split_input(rows, self._looked_at, budget):
+        for piece, most in split_input(rows, self._order_columns, budget):
             started = time.perf_counter()
             candidates = self._candidates(piece)
             budget.observe(piece.length, 0)
             budget.add_time_since(started)
-            for some in candidates.pieces(self._payload.outputs, most.bytes) if candidates.length else ():
+            for part in candidates.pieces(self._payload.outputs, most.bytes) if candidates.length else ():
                 started = time.perf_counter()
-                batch = self._payload.batch(some)
+                batch = self._payload.batch(part)
                 with self._turn:
-                    leaving = self._add_rows(batch, budget)
+                    outgoing = self._add_rows(batch, budget)
                 budget.add_time_since(started)
-                yield from self._emitted(leaving, budget)
+                yield from self._emit(outgoing, budget)
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Emit the held rows that are among the first."""
         started = time.perf_counter()
         self._reduce()
         budget.add_time_since(started)
-        yield from self._emitted(self._held, budget)
+        yield from self._emit(self._held, budget)
 
     def _candidates(self, rows: RowSet) -> RowSet:
         """Return the rows before the bound, at most n of them. If there are n, the last of them is the new bound.
 
         The result is always a copy: held rows must not refer to the columns of a morsel.
         """
-        bound, looked_at = self._bound, self._order
-        kept = rows
+        bound, order = self._bound, self._order
+        candidates = rows
         if bound is not None:
-            first = self._parts(rows, looked_at[:1])
+            first = self._parts(rows, order[:1])
             before, equal = compare_to_bound(first, bound[: len(first)])
-            kept = rows.picked(np.flatnonzero(before if len(looked_at) == 1 else before | equal))
-            if kept.length and len(looked_at) > 1:
-                kept = kept.picked(np.flatnonzero(compare_to_bound(self._parts(kept, looked_at), bound)[0]))
-        if kept.length >= self._count:  # all n rows are held or emitted, so rows after them are not needed
-            first_of_all, self._bound = select_first_rows(self._parts(kept, looked_at), self._count)
-            kept = kept.picked(first_of_all)
-        return kept if kept is not rows else rows.picked(np.arange(rows.length))
+            candidates = rows.picked(np.flatnonzero(before if len(order) == 1 else before | equal))
+            if candidates.length and len(order) > 1:
+                candidates = candidates.picked(
+                    np.flatnonzero(compare_to_bound(self._parts(candidates, order), bound)[0])
+                )
+        if candidates.length >= self._count:  # all n rows are held or emitted, so rows after them are not needed
+            first_rows, self._bound = select_first_rows(self._parts(candidates, order), self._count)
+            candidates = candidates.picked(first_rows)
+        return candidates if candidates is not rows else rows.picked(np.arange(rows.length))
 
     def _parts(self, rows: RowSet, order: Sequence[OrderColumn]) -> list[OrderPart]:
-        columns = (self._payload.column(rows, by.output) for by in order)
+        columns = (self._payload.column(rows, order_column.output) for order_column in order)
         return _collect_parts(columns, order)
 
     def _add_rows(self, batch: pa.RecordBatch, budget: OperatorBudget) -> list[pa.RecordBatch]:
@@ -112,9 +114,9 @@ class TopRows:
             self._reduce()
         if self._bytes <= most:
             return []
-        leaving = self._held
+        outgoing = self._held
         self._hold([])
-        return leaving
+        return outgoing
 
     def _hold(self, batches: list[pa.RecordBatch]) -> None:
         self._held = batches
@@ -125,12 +127,15 @@ class TopRows:
         """Drop the held rows after the first n; row n becomes the new bound."""
         if self._rows < self._count:
             return
-        columns = (pa.concat_arrays([batch.column(by.output) for batch in self._held]) for by in self._order)
+        columns = (
+            pa.concat_arrays([batch.column(order_column.output) for batch in self._held])
+            for order_column in self._order
+        )
         rows, self._bound = select_first_rows(_collect_parts(columns, self._order), self._count)
         if rows.size < self._rows:
             self._hold(_merge_batches(_take_rows(self._held, rows)))
 
-    def _emitted(self, batches: Sequence[pa.RecordBatch], budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+    def _emit(self, batches: Sequence[pa.RecordBatch], budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield from emit_pieces(batch.num_rows, partial(_slice_batch, batch), budget)
 
@@ -142,8 +147,8 @@ def _slice_batch(batch: pa.RecordBatch, start: int, most: Budget) -> pa.RecordBa
 def _collect_parts(columns: Iterator[pa.Array], order: Sequence[OrderColumn]) -> list[OrderPart]:
     return [
         part
-        for column, by in zip(columns, order, strict=True)
-        for part in split_into_parts(column, by.ascending, by.nulls_first)
+        for column, order_column in zip(columns, order, strict=True)
+        for part in split_into_parts(column, order_column.ascending, order_column.nulls_first)
     ]
 
 
@@ -151,9 +156,9 @@ def _take_rows(batches: Sequence[pa.RecordBatch], rows: Rows) -> Iterator[pa.Rec
     """Yield copies of these rows; `rows` are ascending row numbers over all batches."""
     start = 0
     for batch in batches:
-        within = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + batch.num_rows)]
-        if within.size:
-            yield batch.take(pa.array(within - start))
+        batch_rows = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + batch.num_rows)]
+        if batch_rows.size:
+            yield batch.take(pa.array(batch_rows - start))
         start += batch.num_rows
 
 

@@ -19,13 +19,13 @@ class BegunSource:
     def __init__(self, source: Source, metrics: TaskMetrics) -> None:
         """Read the first row set."""
         self._source = source
-        self._others = source.row_sets(metrics)
-        self.first = next(self._others, None)
+        self._remaining_sets = source.row_sets(metrics)
+        self.first = next(self._remaining_sets, None)
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
         """Yield all row sets, beginning with `first`, to which no reference is kept."""
         first, self.first = self.first, None
-        return self._others if first is None else chain([first], self._others)
+        return self._remaining_sets if first is None else chain([first], self._remaining_sets)
 
     def confirm(self) -> None:
         """Check that the data read so far is valid."""

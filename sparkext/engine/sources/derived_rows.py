@@ -20,16 +20,16 @@ from sparkext.rows.row_set import RowSet
 class DerivedProbeRows:
     """All rows of a derived source, in row sets of at most `max_rows`, once for each input batch."""
 
-    def __init__(self, made: BuildSide, batches: Iterable[pa.RecordBatch], max_rows: int) -> None:
+    def __init__(self, build: BuildSide, batches: Iterable[pa.RecordBatch], max_rows: int) -> None:
         """Bind the rows to the task that reads them; `batches` is the input of the task."""
-        self._made = made
+        self._build = build
         self._batches = batches
         self._max_rows = max_rows
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
         """Yield all rows for each input batch."""
-        metrics.source = list(self._made.info.made_by)
-        rows = RowSet.of_morsel(self._made.columns, self._made.rows)
+        metrics.source = list(self._build.info.made_by)
+        rows = RowSet.of_morsel(self._build.columns, self._build.rows)
         for _ in self._batches:
             for start in range(0, rows.length, self._max_rows):
                 metrics.morsels += 1

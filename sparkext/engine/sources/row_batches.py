@@ -31,14 +31,14 @@ class RowBatches:
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
         """Yield the rows of each morsel."""
-        for morsel in form_morsels(self._counted(metrics), self._max_rows):
+        for morsel in form_morsels(self._count_batches(metrics), self._max_rows):
             metrics.morsels += 1
             yield RowSet.of_morsel([Column.of(column) for column in morsel.columns], morsel.num_rows)
 
     def confirm(self) -> None:
         """Do nothing: received rows do not change."""
 
-    def _counted(self, metrics: TaskMetrics) -> Iterator[pa.RecordBatch]:
+    def _count_batches(self, metrics: TaskMetrics) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
             if batch.num_columns != self._width:
                 raise SchemaMismatchError(

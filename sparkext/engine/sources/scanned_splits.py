@@ -28,12 +28,12 @@ class ScannedSplits:
         self._scan = scan.begun(find_probe_bounds(spec, builds))
         self._splits = splits
         self._partitions = {number for number, column in enumerate(scan.spec.columns) if column.partition is not None}
-        known = {ColumnRef(PROBE, column) for column in self._partitions}
-        self._deciding = [
+        partition_columns = {ColumnRef(PROBE, column) for column in self._partitions}
+        self._partition_joins = [
             (ProbeKeys(join.keys, build), build)
             for join, build in _find_reducing_joins(spec, builds)
             if join.keys and not join.ranges and join.as_of is None
-            if known.issuperset(key.probe for key in join.keys)
+            if partition_columns.issuperset(key.probe for key in join.keys)
         ]
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
@@ -55,11 +55,11 @@ class ScannedSplits:
 
     def _may_match(self, split: Split) -> bool:
         """Return whether the partition values of a split have a match in every join that drops unmatched rows."""
-        if not self._deciding:
+        if not self._partition_joins:
             return True
         row = {number: Column.of(self._scan.constant(split.values, number, 1)) for number in self._partitions}
         rows = RowSet.of_morsel(row, 1)
-        return all(build.lookup(keys.of(rows)).matched for keys, build in self._deciding)
+        return all(build.lookup(keys.of(rows)).matched for keys, build in self._partition_joins)
 
 
 def find_probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[ProbeBounds]:

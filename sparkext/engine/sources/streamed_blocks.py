@@ -16,7 +16,7 @@ from sparkext.rows.row_set import RowSet
 from sparkext.shuffle.packed_rows import RowUnpacker
 from sparkext.shuffle.streamed import TaskFiles
 
-_TELL_SECONDS = 0.1
+_REPORT_SECONDS = 0.1
 
 
 class ReceivedItem(NamedTuple):
@@ -38,7 +38,7 @@ def read_received(batches: Iterable[pa.RecordBatch]) -> Iterator[ReceivedItem]:
 class BucketClock:
     """Measures the rows of each bucket, and the CPU seconds that this thread spends on them, without waiting times.
 
-    It writes the measurements to the task's files at intervals of at least `_TELL_SECONDS`.
+    It writes the measurements to the task's files at intervals of at least `_REPORT_SECONDS`.
     """
 
     def __init__(self, files: TaskFiles) -> None:
@@ -55,7 +55,7 @@ class BucketClock:
         if self._bucket is not None:
             self.told.spend(self._bucket, now - self._since)
         self._bucket, self._since = bucket, now
-        if time.monotonic() - self._last >= _TELL_SECONDS:
+        if time.monotonic() - self._last >= _REPORT_SECONDS:
             self.tell()
 
     def count(self, rows: int) -> None:
