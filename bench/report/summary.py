@@ -174,7 +174,7 @@ def caption(files: Sequence[Results], shown: Sequence[Key | str]) -> list[str]:
 
 def _named(line: Mapping[str, Any]) -> str:
     """Return the name of a line's results: its part for the study, whose oldest lines have no case."""
-    return str(line["part"] if line.get("suite", "study") == "study" else line["case"])
+    return str(line["part"] if line.get("suite") == "study" or "case" not in line else line["case"])
 
 
 def _machine(facts: Mapping[str, str]) -> str:

@@ -11,8 +11,6 @@ import sparkext
 from tests.support.sessions import SETTINGS as SHARED
 from tests.support.sessions import shared_session
 
-pytest.register_assert_rewrite("tests.support.planned_joins")
-
 SETTINGS = {**SHARED, "spark.sparkext.mode": "hint"}
 
 

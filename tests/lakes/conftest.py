@@ -13,7 +13,7 @@ from tests.lakes.formats import Lake, formats_of, session_settings
 from tests.support.sessions import SETTINGS as SHARED
 from tests.support.sessions import shared_session
 
-pytest.register_assert_rewrite("tests.support.planned_joins", "tests.lakes.lake_checks")
+pytest.register_assert_rewrite("tests.lakes.lake_checks")
 
 MINOR = ".".join(pyspark.__version__.split(".")[:2])
 

@@ -31,6 +31,7 @@ NOT_MEASURED: Mapping[str, Mapping[str, str]] = {
     },
     "budgets.md": {"The limit is read every 5 to 50 ms": "constants of `plans/adaptive/output_size.py`"},
     "cql.md": {"`ISTREAM(…)<5 seconds>`": "an example of the language"},
+    "transforms.md": {'such as `"10 minutes"` or `"interval 1 hour 30 minutes"`': "examples of durations"},
     "how-it-works.md": {"for ranges that are 32 times as wide": "bits of a word"},
 }
 """Figures that are not measurements, by page: the words around them, and their origin."""

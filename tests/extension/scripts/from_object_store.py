@@ -77,9 +77,8 @@ def check(spark: SparkSession) -> None:
     # A setting of this bucket alone, which workers do not support.
     spark.conf.set("fs.s3a.bucket.shelf.requester.pays.enabled", "true")
     left = joined(spark)
-    assert "scan=columns from Spark (bucket shelf: fs.s3a.requester.pays.enabled is set)" in plan_of(left), plan_of(
-        left
-    )
+    reason = "[BUCKET] bucket shelf: [S3A_SETTING] fs.s3a.requester.pays.enabled is set"
+    assert f"scan=columns from Spark ({reason})" in plan_of(left), plan_of(left)
     assert rows_of(left) == expected
     spark.conf.unset("fs.s3a.bucket.shelf.requester.pays.enabled")
 
