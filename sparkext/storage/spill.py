@@ -125,5 +125,5 @@ def open_unnamed_file(folder: Path | None) -> PacedWriter:
 def map_contents(stream: PacedWriter) -> pa.Buffer:
     """Map the contents of a file, which may be closed afterwards."""
     stream.sync()
-    with explain_mapping_errors("what was read of a build side"):
+    with explain_mapping_errors("spilled data"):
         return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
