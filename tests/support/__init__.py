@@ -2,4 +2,5 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.support")  # before its modules are imported
+# Before these modules are imported.
+pytest.register_assert_rewrite("tests.support.planned_joins", "tests.support.waiting")
