@@ -180,7 +180,7 @@ class Operations:
         jvm = spark._jvm
         assert jvm is not None
         package = jvm.org.apache.spark.sql.sparkext
-        evaluator = getattr(getattr(package, "WorkerEvaluator$Arrow$"), "MODULE$")
+        evaluator = getattr(getattr(package.expressions, "WorkerEvaluator$Arrow$"), "MODULE$")
         methods = getattr(getattr(jvm.org.json4s.jackson, "JsonMethods$"), "MODULE$")
         place = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
         _, u, v = (pairs._jdf.queryExecution().analyzed().output().apply(number) for number in range(3))

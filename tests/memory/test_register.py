@@ -79,7 +79,7 @@ STOPPED = """
 import os, signal, sys
 from pathlib import Path
 from sparkext.memory.register import TaskRegister
-with TaskRegister(Path(sys.argv[1]), [7, 1]) as held, held._locked(1.0):
+with TaskRegister(Path(sys.argv[1]), [7, 1]) as held, held._hold_lock(1.0):
     print("locked", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
 """
