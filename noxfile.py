@@ -31,6 +31,8 @@ nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = False  # also where CI is set: they are skipped, and the summary says so
 
+TWO_PROCESSES = ("-n", "2", "--dist", "load")
+
 TOOLS = ("setuptools>=77", "pytest>=8.3,<9.2", "pytest-timeout", "hypothesis", "psutil")
 
 RECORD = ("-p", "tests.support.record", "--record", "docs/support.jsonl")
@@ -82,8 +84,8 @@ def tables(session: nox.Session) -> None:
 
     It is the longest session, so it is the first of those that run two at a time.
     """
-    _install(session, "4.1")
-    session.run("pytest", "-q", *(session.posargs or ["tests/lakes"]), env={"SPARK_HOME": None})
+    _install(session, "4.1", "pytest-xdist")
+    session.run("pytest", "-q", *TWO_PROCESSES, *(session.posargs or ["tests/lakes"]), env={"SPARK_HOME": None})
 
 
 @nox.session(allow_parallel=True)
@@ -122,8 +124,9 @@ def suites(session: nox.Session, spark: str) -> None:
 )
 def lakes(session: nox.Session, spark: str) -> None:
     """Run the tests of Delta Lake and Iceberg tables on the Sparks that both have releases for."""
-    _install(session, spark)
-    session.run("pytest", "-q", *(session.posargs or [*RECORD, "--whole", "tests/lakes"]), env={"SPARK_HOME": None})
+    _install(session, spark, "pytest-xdist")
+    recorded = [*RECORD, "--whole", "tests/lakes"]
+    session.run("pytest", "-q", *TWO_PROCESSES, *(session.posargs or recorded), env={"SPARK_HOME": None})
 
 
 @nox.session(name="bench-lakes", default=False, python="3.11")

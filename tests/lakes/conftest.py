@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import sparkext
-from tests.lakes.formats import Lake, formats_of, session_settings
+from tests.lakes.formats import Lake, formats_of, packages_locked, session_settings
 from tests.support.sessions import SETTINGS as SHARED
 from tests.support.sessions import shared_session
 
@@ -25,7 +26,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         pytest.skip(f"neither Delta nor Iceberg has a release for Spark {MINOR}")
     warehouse = tmp_path_factory.mktemp("warehouse")
     settings = {**SHARED, "spark.sparkext.mode": "hint", **session_settings(MINOR, warehouse)}
-    with shared_session("sparkext on lakes", warehouse, sparkext.configure, settings) as session:
+    with ExitStack() as running:
+        with packages_locked():
+            session = running.enter_context(
+                shared_session("sparkext on lakes", warehouse, sparkext.configure, settings)
+            )
         yield session
 
 

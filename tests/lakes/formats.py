@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -203,6 +208,14 @@ def session_settings(minor: str, warehouse: Path) -> dict[str, str]:
     for lake in known:
         settings |= lake.settings(warehouse)
     return settings
+
+
+@contextmanager
+def packages_locked() -> Iterator[None]:
+    """Let one process at a time resolve the packages: two that write the same Ivy cache can break each other."""
+    with Path(tempfile.gettempdir(), f"sparkext-tests-{os.getuid()}.packages").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def formats_of(minor: str) -> dict[str, Lake]:

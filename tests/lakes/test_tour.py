@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.lakes.conftest import MINOR
-from tests.lakes.formats import formats_of
+from tests.lakes.formats import formats_of, packages_locked
 
 TOUR = Path(__file__).parents[2] / "examples" / "lakes.py"
 
@@ -19,7 +19,8 @@ def test_the_tour() -> None:
     if len(formats_of(MINOR)) < 2:
         pytest.skip(f"not both formats have a release for Spark {MINOR}")
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    ran = subprocess.run([sys.executable, TOUR], capture_output=True, text=True, env=environment, timeout=300)
+    with packages_locked():
+        ran = subprocess.run([sys.executable, TOUR], capture_output=True, text=True, env=environment, timeout=300)
     assert ran.returncode == 0, ran.stderr[-2000:]
     told = ran.stdout.splitlines()
     assert [line.partition(" rows, scan=fused")[0] for line in told] == [
