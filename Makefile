@@ -10,7 +10,7 @@
 #   make bench-quick   that they work, on tiny data, in two minutes; no times
 #   make bench-report  docs/plots from the results that have a name, and what is won and lost [RESULTS="file …"]
 #   make bench-compare OLD=file NEW=file   what has become slower or faster by more than noise
-#   make bench-comet   fetch Apache DataFusion Comet and a Spark that it runs in, and compare: 450 MB
+#   make bench-comet   fetch Apache DataFusion Comet and a Spark that it runs in, and compare: 700 MB, hours
 #   make bench-lakes   tables of Delta Lake and Iceberg beside plain files, in a Spark that both have a release for
 #   make study         how operators hand on their rows, under real memory limits: half an hour
 #   make notebook      examples/tour.ipynb from examples/tour.py, with the results of a run
@@ -90,8 +90,8 @@ bench-compare: $(VENV)/.has-bench
 	$(BIN)/python -m bench compare $(OLD) $(NEW)
 
 bench-comet: java $(VENV)/.has-bench
-	$(BIN)/python -m bench.cases.queries.comet --install
-	$(BIN)/python -m bench comet
+	$(BIN)/python -m bench.engines.comet --install
+	.data/comet/venv/bin/python -m bench comet
 
 bench-lakes: java $(VENV)/.has-dev
 	$(BIN)/nox -s bench-lakes

@@ -19,7 +19,7 @@ def tables(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @pytest.mark.skipif(not pyspark.__version__.startswith("4.3."), reason="other versions' own plans differ")
-@pytest.mark.parametrize("number", tpcds.QUERIES)
-def test_plans_are_the_golden_ones(tables: SparkSession, number: int) -> None:
+@pytest.mark.parametrize("name", tpcds.QUERIES)
+def test_plans_are_the_golden_ones(tables: SparkSession, name: str) -> None:
     """After an intended change, run `python -m tests.extension.tpcds_plans` and review the difference."""
-    assert tpcds_plans.plan(tables, number) == tpcds_plans.golden_file(number).read_text()
+    assert tpcds_plans.plan(tables, name) == tpcds_plans.golden_file(name).read_text()

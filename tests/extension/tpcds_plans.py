@@ -163,14 +163,14 @@ def _write_hollow(path: Path, table: _Table) -> None:
         file.write(rest)
 
 
-def plan(spark: SparkSession, number: int) -> str:
+def plan(spark: SparkSession, name: str) -> str:
     """Return the plan of a query before it runs, without ids and paths."""
-    return tpch_plans.plan_of(spark, tpcds.query(number))
+    return tpch_plans.plan_of(spark, tpcds.query(name))
 
 
-def golden_file(number: int) -> Path:
+def golden_file(name: str) -> Path:
     """Return the path of a query's golden plan."""
-    return GOLDEN / f"q{number:02}.txt"
+    return GOLDEN / f"{name}.txt"
 
 
 def main() -> None:
@@ -180,8 +180,8 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     GOLDEN.mkdir(parents=True, exist_ok=True)
     with tables(spark):
-        for number in tpcds.QUERIES:
-            golden_file(number).write_text(plan(spark, number))
+        for name in tpcds.QUERIES:
+            golden_file(name).write_text(plan(spark, name))
     print(f"{len(tpcds.QUERIES)} plans in {GOLDEN}", file=sys.stderr)
     spark.stop()
 

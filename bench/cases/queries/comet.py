@@ -1,110 +1,77 @@
-"""Apache DataFusion Comet, a native accelerator for Spark, compared with this package, each in its own Spark version.
+"""Apache DataFusion Comet, compared with this package in the same Spark version: joins, TPC-H, TPC-DS.
 
-`python -m bench.cases.queries.comet --install` creates the environment for Comet in .data/comet: a virtual environment
-with PySpark 3.5, and Comet's jar from Maven Central, 450 MB. Only this command downloads anything. Without the
-environment, the cases are skipped.
+`make bench-comet` fetches Comet and a Spark that it runs in (`bench.engines.comet`), and runs these cases there.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import subprocess
-import sys
-import urllib.request
+import math
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import geometric_mean, median
 from typing import Any
 
-from bench.cases.queries import comparison as queries
-from bench.cases.queries import hard, tpch
+from bench.cases.queries import hard, tpcds, tpch
+from bench.cases.queries.comparison import BROADCAST_UP_TO, CACHED, COLD, DEFAULT
 from bench.cases.queries.end_to_end import SUMMED
 from bench.data.chains import Chain, Paths
 from bench.data.generated import written
-from bench.engines import environments
+from bench.engines import comet
+from bench.engines.query_process import QueryFailedError, QueryProcess, Session, query_process
 from bench.engines.result_rows import ResultRows
 from bench.engines.spark_session import heap_mib, spark_session
-from bench.engines.views import named_in
-from bench.harness import Bench, Case, Contestant, measure, report, same, step, verify
+from bench.harness import Bench, Case, Contestant, Timing, measure, record, report, same, step, verify
+from bench.report.result_files import read
+from sparkext.wording import format_table
 
-COMET, SPARK = "0.12.0", "3.5.7"
-VERSIONS = {"comet": COMET, "comet_spark": SPARK}
-ROOT = Path(__file__).parents[3]
-HOME = ROOT / ".data" / "comet"
-_JAR = f"comet-spark-spark3.5_2.12-{COMET}.jar"
-_URL = f"https://repo1.maven.org/maven2/org/apache/datafusion/comet-spark-spark3.5_2.12/{COMET}/{_JAR}"
+COMET, BOTH, CONTROL = "Comet", "Comet with sparkext", "Spark, control"
 
 NOTES = f"""\
-Measured: as in hard. Comet {COMET} has no jar for Spark 4.1 or later. It therefore runs in PySpark {SPARK}, and this
-package in the installed PySpark: two sessions in two processes, which take turns, with the same files, cores and heap.
-Comet's settings are those of its guides: its plugin and shuffle manager, and as much off-heap memory as heap. Its
-default plan, its plan with hash joins in place of sort-merge joins, and a plan with one hint on all build sides are
-tried; the form that is fastest in the warm-up is timed. Likewise, only the fastest of Spark's hinted plans is timed.
-Queries are measured as in tpch. The largest queries are also measured if auto mode keeps Spark's plan. For queries,
-Comet has no hints; the same setting for broadcast joins as in tpch is tried instead.
-Each run checks that Comet's operators have run: all joins of a chain, and at least one operator of a query. The same
-session with Comet switched off shows the effect of the other Spark version.
-`python -m bench.cases.queries.comet --install` downloads everything that is needed. These cases run only if they are
-named."""
+Measured: Comet {comet.COMET} and this package in Spark {comet.SPARK}. Each contestant has a session in a process of its
+own, with files, cores and heap like the others. Comet's settings are those of its guides: its plugin, its shuffle
+manager, and as much off-heap memory as heap.
+Whole queries: every process runs every query equally often, in rotating order, with default settings; sparkext in auto
+mode. Its two processes have copies of the files: one reads and indexes them anew for each run, the other keeps the
+indexes. A second process with Spark's default plans is a control: it should take as long as the first.
+Joins: Comet's default plan, its plan with hash joins in place of sort-merge joins, and plans with one hint on all build
+sides are tried; the form that is fastest in the warm-up is timed. Likewise, only the fastest of Spark's hinted plans is
+timed. Each run checks that all joins of the chain are Comet's.
+Results of whole queries are kept: with the same `--json` file, a run continues with the first query that it lacks."""
 
-SETTINGS = {
-    "spark.plugins": "org.apache.spark.CometPlugin",
-    "spark.shuffle.manager": "org.apache.spark.sql.comet.execution.shuffle.CometShuffleManager",
-    "spark.comet.enabled": "true",
-    "spark.comet.exec.enabled": "true",
-    "spark.comet.exec.shuffle.enabled": "true",
-    "spark.memory.offHeap.enabled": "true",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-}
-
-ALWAYS = ("q03", "q05", "q09", "q10", "q17", "q18", "q21")
-"""Queries with the largest joins and groups, which are timed even if auto mode keeps Spark's plan."""
-
-Ask = Callable[[dict[str, Any]], Any]
-"""Sends a request to the session with Comet and returns its answer."""
+CONTROL_TOLERANCE = 0.03
+"""The accepted deviation of the mean ratio of the control from 1. Otherwise the run does not count."""
 
 
 @dataclass(frozen=True)
 class _Form:
-    """A hint and settings with which the session with Comet runs a query; `group` as in `Contestant`."""
+    """A hint and settings with which the session with Comet runs a chain of joins."""
 
     name: str
     hint: str
     conf: Mapping[str, str]
-    group: str
-
-    @property
-    def uses_comet(self) -> bool:
-        return self.conf["spark.comet.enabled"] == "true"
 
 
-_BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
-_ON = {"spark.comet.enabled": "true", "spark.comet.exec.replaceSortMergeJoin": "false", _BROADCAST: "10m"}
-_REPLACED = {**_ON, "spark.comet.exec.replaceSortMergeJoin": "true"}
-_OFF = {**_ON, "spark.comet.enabled": "false"}
-_UNHINTED = (
-    _Form("Comet, default plan", "", _ON, "Comet"),
-    _Form("Comet, hash for sort-merge joins", "", _REPLACED, "Comet"),
-    _Form("Spark 3.5, default plan", "", _OFF, ""),
-)
-CHAIN_FORMS = (*_UNHINTED, *(_Form(f"Comet, {hint.lower()} hints", hint, _ON, "Comet") for hint in hard.HINTS))
-QUERY_FORMS = (
-    *_UNHINTED,
-    _Form("Comet, broadcast by setting", "", {**_REPLACED, _BROADCAST: queries.BROADCAST_UP_TO}, "Comet"),
+_ON = {"spark.comet.exec.replaceSortMergeJoin": "false", "spark.sql.autoBroadcastJoinThreshold": "10m"}
+_REPLACED = {"spark.comet.exec.replaceSortMergeJoin": "true", "spark.sql.autoBroadcastJoinThreshold": BROADCAST_UP_TO}
+FORMS = (
+    _Form("Comet, default plan", "", _ON),
+    _Form("Comet, hash for sort-merge joins", "", {**_ON, "spark.comet.exec.replaceSortMergeJoin": "true"}),
+    _Form("Comet, broadcast by setting", "", _REPLACED),
+    *(_Form(f"Comet, {hint.lower()} hints", hint, _ON) for hint in hard.HINTS),
 )
 
 
 def cases() -> list[Case]:
-    """Return the cases: three joins of TPC-H, its queries, and the hard joins."""
+    """Return the cases: three joins of TPC-H, the hard joins, and the queries of TPC-H and TPC-DS."""
     return [
         Case("comet.three-joins", "lineitem, orders, supplier, part; a count and four sums", _run_chain, named=True),
-        Case("comet.tpch", "TPC-H's largest queries, and all that auto mode plans anew", _run_queries, named=True),
+        Case("comet.tpch", "TPC-H's 22 queries", _run_tpch, named=True),
+        Case("comet.tpcds", "TPC-DS's 103 queries", _run_tpcds, named=True),
         *(
             Case(f"comet.{name}", workload.title, partial(_run_hard, name), scaled=False, named=True)
             for name, workload in hard.WORKLOADS.items()
@@ -115,140 +82,185 @@ def cases() -> list[Case]:
 def _run_chain(bench: Bench) -> None:
     from sparkext.cli.demo import JOINS
 
-    _compete(bench, Chain("lineitem", JOINS, SUMMED), tpch.tables(bench))
+    _compete(bench, Chain("lineitem", JOINS, SUMMED), lambda: tpch.tables(bench))
 
 
 def _run_hard(name: str, bench: Bench) -> None:
     workload = hard.WORKLOADS[name]
-    _compete(bench, workload.chain, written(bench, f"hard.{name}", lambda: workload.tables(bench)))
+    _compete(bench, workload.chain, lambda: written(bench, f"hard.{name}", lambda: workload.tables(bench)))
 
 
-def _run_queries(bench: Bench) -> None:
+def _compete(bench: Bench, chain: Chain, tables: Callable[[], Paths]) -> None:
     from sparkext import configure
 
-    if not _is_here():
+    if not comet.is_installed():
         return
-    tables = tpch.tables(bench)
-    compared = []
-    with (
-        spark_session(bench.threads, configure) as spark,
-        _comet_session(bench) as ask,
-    ):
-        asked = queries.SparkQueries.of_files(spark, tables)
-        for name, text in tpch.texts(bench).items():
-            joins = asked.planned_joins(text)
-            if joins or name in ALWAYS:
-                rows = partial(_rows, ask, text, named_in(text, tables))
-                others = [same(form.name, partial(rows, form), group=form.group) for form in QUERY_FORMS]
-                contestants = [*asked.contestants(text, settings=False), *others]
-                compared.append(queries.Compared(name, joins, queries.timed(bench, name, contestants, **VERSIONS)))
-    queries.print_comparison(compared)
-
-
-def _rows(ask: Ask, text: str, tables: Paths, form: _Form) -> ResultRows:
-    answer = ask(_question(text, tables, form))
-    if (answer["native"] > 0) != form.uses_comet:
-        raise AssertionError(f"{form.name} has another plan:\n{answer['plan']}")
-    return ResultRows(answer["rows"])
-
-
-def _compete(bench: Bench, chain: Chain, paths: Paths) -> None:
-    from sparkext import configure
-
-    if not _is_here():
-        return
+    paths = tables()
     with (
         spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark,
-        _comet_session(bench) as ask,
+        query_process(COMET, _comet_session(bench, heap_mib()), paths, _log(COMET)) as process,
     ):
-        tables = {name: paths[name] for name in chain.tables}
-        others = [_contestant(form, chain, tables, ask) for form in CHAIN_FORMS]
+        others = [
+            same(form.name, partial(_one_native_row, process, chain.sql(form.hint), form), group=COMET)
+            for form in FORMS
+        ]
         contestants = [*hard.spark_contestants(spark, chain, paths, group="hinted"), *others]
         print(f"all agree on {verify(contestants)}")
         rows = spark.read.parquet(str(paths[chain.probe])).count()
-        report(bench, measure(bench, contestants), rows, cpu=False, **VERSIONS)
+        report(bench, measure(bench, contestants), rows, cpu=False, **comet.versions())
 
 
-def _is_here() -> bool:
-    found = installed(HOME)
-    if not found:
-        print("skipped: `python -m bench.cases.queries.comet --install` fetches Comet and the Spark that it runs in")
-    return found
+def _one_native_row(process: QueryProcess, text: str, form: _Form) -> object:
+    answer = process.run(text, form.conf)
+    if answer["native_joins"] != answer["joins"]:
+        raise AssertionError(f"{form.name} has another plan:\n{answer['plan']}")
+    [row] = answer["rows"]
+    return tuple(row)
 
 
-def _contestant(form: _Form, chain: Chain, tables: Paths, ask: Ask) -> Contestant:
-    def run() -> object:
-        answer = ask(_question(chain.sql(form.hint), tables, form))
-        if answer["native_joins"] != (answer["joins"] if form.uses_comet else 0):
-            raise AssertionError(f"{form.name} has another plan:\n{answer['plan']}")
-        [row] = answer["rows"]
-        return tuple(row)
-
-    return same(form.name, run, group=form.group)
+def _run_tpch(bench: Bench) -> None:
+    _run_queries(bench, lambda: tpch.tables(bench), tpch.texts(bench))
 
 
-def _question(text: str, tables: Paths, form: _Form) -> dict[str, Any]:
-    """Return the request for a query. The session lists the files anew each time, as does our session."""
-    return {"sql": text, "conf": form.conf, "tables": {name: str(path) for name, path in tables.items()}}
+def _run_tpcds(bench: Bench) -> None:
+    _run_queries(bench, lambda: tpcds.tables(bench), {name: tpcds.query(name) for name in tpcds.ALL_QUERIES})
+
+
+def _run_queries(bench: Bench, tables: Callable[[], Paths], texts: Mapping[str, str]) -> None:
+    """Run the queries that the results file lacks, record each, and print a summary of all."""
+    if not comet.is_installed():
+        return
+    known = _recorded_seconds(bench)
+    missing = {name: text for name, text in texts.items() if name not in known}
+    if missing:
+        with _processes(bench, tables()) as processes:
+            for number, (name, text) in enumerate(missing.items()):
+                try:
+                    known[name] = _measure_query(bench, processes, number, name, text)
+                except QueryFailedError as failure:
+                    print(f"{name} FAILED: {failure}", flush=True)
+    _print_summary(known)
+
+
+def _recorded_seconds(bench: Bench) -> dict[str, dict[str, float]]:
+    """Return the median seconds of each contestant in the results file, by query."""
+    if bench.results is None or not bench.results.exists():
+        return {}
+    return {
+        key.part: {timed.contestant: median(timed.seconds) for timed in table}
+        for key, table in read(bench.results).tables().items()
+        if (key.case, key.scale_factor) == (bench.case, bench.scale_factor)
+    }
 
 
 @contextmanager
-def _comet_session(bench: Bench) -> Iterator[Ask]:
-    """Start Spark with Comet in another process; yield a function that sends it a request and returns the answer."""
-    heap = f"{heap_mib()}m"
-    settings = {
-        **SETTINGS,
-        "spark.master": f"local[{bench.threads}]",
-        "spark.driver.memory": heap,
-        "spark.memory.offHeap.size": heap,
-        "spark.jars": str(HOME / _JAR),
-        "spark.driver.extraClassPath": str(HOME / _JAR),
+def _processes(bench: Bench, tables: Paths) -> Iterator[dict[str, QueryProcess]]:
+    """Start the processes of all contestants. Those of this package read copies of the files: indexes are cached by
+    path.
+    """
+    sessions = _sessions(bench)
+    with ExitStack() as running:
+        processes = {}
+        for name, session in sessions.items():
+            files = tables
+            if session.extended:
+                copies = Path(running.enter_context(tempfile.TemporaryDirectory(dir=bench.data.parent)))
+                files = {table: Path(shutil.copy2(path, copies)) for table, path in tables.items()}
+            processes[name] = running.enter_context(query_process(name, session, files, _log(name)))
+        yield processes
+
+
+def _sessions(bench: Bench) -> dict[str, Session]:
+    """Return the session of each contestant. Together, the heaps take up to half of the free memory."""
+    heap = max(1536, min(4096, heap_mib() * 3 // 12))
+    plain = _settings(bench, heap)
+    return {
+        COLD: Session(plain, extended=True),
+        CACHED: Session(plain, extended=True),
+        COMET: _comet_session(bench, heap),
+        BOTH: Session(_comet_session(bench, heap).settings, extended=True),
+        DEFAULT: Session(plain),
+        CONTROL: Session(plain),
     }
-    with (HOME / "session.log").open("w") as log:
-        process = subprocess.Popen(
-            [str(environments.python_of(HOME / "venv")), "-m", "bench.engines.comet_session"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            cwd=ROOT,
+
+
+def _comet_session(bench: Bench, heap: int) -> Session:
+    return Session({**_settings(bench, heap), **comet.settings(heap)})
+
+
+def _settings(bench: Bench, heap: int) -> dict[str, str]:
+    return {
+        "spark.master": f"local[{bench.threads}]",
+        "spark.driver.memory": f"{heap}m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _log(name: str) -> Path:
+    return comet.HOME / f"{name.replace(', ', '-').replace(' ', '-')}.log"
+
+
+def _measure_query(
+    bench: Bench, processes: Mapping[str, QueryProcess], number: int, name: str, text: str
+) -> dict[str, float]:
+    """Compare the answers of all processes, then time them in rotating order; return the median seconds of each."""
+    runs = {each: partial(process.run, text, cold=each == COLD) for each, process in processes.items()}
+    verify([same(each, partial(_rows, run)) for each, run in runs.items()])
+    answers: dict[str, list[dict[str, Any]]] = {each: [] for each in runs}
+    order = list(runs)
+    for turn in range(bench.runs):
+        shift = (number + turn) % len(order)
+        with step(f"{name}, run {turn + 1} of {bench.runs}"):
+            for each in order[shift:] + order[:shift]:
+                answers[each].append(runs[each]())
+    for each, given in answers.items():
+        last = given[-1]
+        facts = {key: last[key] for key in ("planning", "peak_bytes", "pipelines", "native")}
+        timing = Timing(
+            Contestant(each, runs[each], runs[each], ours=each in (COLD, CACHED)),
+            [answer["seconds"] for answer in given],
+            [0.0] * bench.runs,
         )
-    assert process.stdin is not None and process.stdout is not None
-    stdin, stdout = process.stdin, process.stdout
-
-    def ask(question: dict[str, Any]) -> Any:
-        stdin.write(json.dumps(question) + "\n")
-        stdin.flush()
-        line = stdout.readline()
-        if not line:
-            raise RuntimeError(f"the session of Comet ended; see {HOME / 'session.log'}")
-        return json.loads(line)
-
-    try:
-        with step(f"starting Spark {SPARK} with Comet {COMET}"):
-            ask({"settings": settings})
-        yield ask
-    finally:
-        stdin.close()
-        process.wait(60)
+        record(bench, [timing], 0, part=name, **facts, **comet.versions())
+    seconds = {each: median(answer["seconds"] for answer in given) for each, given in answers.items()}
+    print(
+        f"{name}: "
+        + ", ".join(f"{each} {value:.2f}" for each, value in seconds.items())
+        + f"; {answers[COLD][-1]['pipelines']} pipelines",
+        flush=True,
+    )
+    return seconds
 
 
-def installed(home: Path) -> bool:
-    """Return whether the jar and the virtual environment exist."""
-    return (home / _JAR).exists() and environments.python_of(home / "venv").exists()
+def _rows(run: Callable[[], dict[str, Any]]) -> ResultRows:
+    return ResultRows(run()["rows"])
 
 
-def install(home: Path) -> None:
-    """Create the environment, and download the jar, whose SHA-1 has to match Maven Central's."""
-    # PySpark 3.5 needs distutils, which setuptools provides for Python versions without it.
-    environments.create(home / "venv", f"pyspark=={SPARK}", "setuptools<81")
-    if not (home / _JAR).exists():
-        with urllib.request.urlopen(_URL, timeout=300) as found, urllib.request.urlopen(f"{_URL}.sha1") as stated:
-            content, checksum = found.read(), stated.read().decode().split()[0]
-        if hashlib.sha1(content).hexdigest() != checksum:
-            raise RuntimeError(f"{_URL} arrived damaged")
-        (home / _JAR).write_bytes(content)
-
-
-if __name__ == "__main__":
-    sys.exit(environments.main(__doc__, partial(install, HOME), f"{HOME} is ready: python -m bench comet"))
+def _print_summary(queries: Mapping[str, Mapping[str, float]]) -> None:
+    """Print the mean ratios of all contestants to Spark and to Comet, and the queries in which this package loses."""
+    if not queries:
+        return
+    names = [COLD, CACHED, COMET, BOTH, DEFAULT, CONTROL]
+    rows = []
+    for name in names:
+        over_spark, over_comet = (
+            geometric_mean([seconds[name] / seconds[other] for seconds in queries.values()])
+            for other in (DEFAULT, COMET)
+        )
+        ahead = sum(seconds[name] < 0.95 * seconds[COMET] for seconds in queries.values())
+        behind = sum(seconds[name] > 1.05 * seconds[COMET] for seconds in queries.values())
+        rows.append([name, f"{over_spark:.2f}", f"{over_comet:.2f}", f"{ahead}", f"{behind}"])
+    header = ["contestant", "over Spark", "over Comet", "ahead of Comet", "behind Comet"]
+    print(f"\n{format_table(header, rows)}\ngeometric means of {len(queries)} queries; 5% count as level")
+    slower = {
+        name: seconds[COLD] / seconds[DEFAULT]
+        for name, seconds in queries.items()
+        if seconds[COLD] > max(1.05 * seconds[DEFAULT], seconds[DEFAULT] + 0.05)
+    }
+    print("slower than Spark, cold: " + (", ".join(f"{name} {ratio:.2f}" for name, ratio in slower.items()) or "none"))
+    deviation = math.log(geometric_mean([seconds[CONTROL] / seconds[DEFAULT] for seconds in queries.values()]))
+    if abs(deviation) > CONTROL_TOLERANCE:
+        print(f"THE RUN DOES NOT COUNT: the control takes {math.exp(deviation):.3f} of the time of the same session")
