@@ -24,8 +24,8 @@ _FOLDER = Path(__file__).parents[2] / "data" / "tpcds_queries"
 ALL_QUERIES = tuple(sorted(path.stem for path in _FOLDER.glob("*.sql")))
 """The names of all 103 queries; four of the 99 numbers have two queries, a and b.
 
-Most texts are spark-sql-perf's (Databricks, Apache License 2.0; folder `tpcds_2_4`), with a column of q30 named as
-tpcgen-cli names it.
+Most texts are spark-sql-perf's (Databricks, Apache License 2.0; folder `tpcds_2_4`). q30 names a column as tpcgen-cli
+does, and q84 concatenates texts by `||`, because Spark's ANSI mode refuses `+`.
 """
 QUERIES = (
     *("q03", "q07", "q15", "q16", "q19", "q24a", "q25", "q42"),

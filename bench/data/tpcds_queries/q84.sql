@@ -1,5 +1,5 @@
 select c_customer_id as customer_id
-      ,coalesce(c_last_name,'') + ', ' + coalesce(c_first_name,'') as customername
+      ,coalesce(c_last_name, '') || ', ' || coalesce(c_first_name, '') as customername
 from customer
     ,customer_address
     ,customer_demographics
