@@ -7,18 +7,12 @@ import org.apache.spark.sql.catalyst.expressions.DynamicPruning
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan}
 import org.apache.spark.sql.execution.adaptive.{BroadcastQueryStageExec, LogicalQueryStage}
 import org.apache.spark.sql.sparkext.groups.Groups
-import org.apache.spark.sql.sparkext.protocol.{Reason, Settings, Shared}
+import org.apache.spark.sql.sparkext.protocol.{Reason, Reasons, Settings, Shared}
 import org.apache.spark.sql.sparkext.python.WorkerPython
 import org.apache.spark.sql.sparkext.shuffle.Exchange
 
 /** Decides which of the supported joins run as pipelines. */
 object Acceptance {
-
-  /** The largest cost of a pipeline relative to Spark's. Estimates err, and leaving a join to Spark does no harm. */
-  private val WorthIt = 0.7
-
-  /** The least saving in seconds by the estimates, which are imprecise for short joins. */
-  private val LeastGain = 0.25
 
   /** Whether a single join is accepted. Hint mode accepts hinted joins only. No mode accepts a build side that is known
     * not to fit, or a join for which the query requests one of Spark's joins.
@@ -41,6 +35,10 @@ object Acceptance {
   /** Whether a whole chain is accepted, in auto mode by its estimated costs. Hinted joins are accepted without
     * estimates, and so are as-of joins: Spark compares each of their rows with all rows that have an equal key.
     * `build`: set if the chain derives a build side of another pipeline.
+    *
+    * No margin is required. Measured with TPC-H and TPC-DS at scale factor 1: 0.7 of Spark's cost and a saving of a
+    * quarter of a second left 55 queries to Spark, as a whole or in part. Planned, they take 0.75 of Spark's time with
+    * cold indexes and 0.65 with cached ones (geometric means), and none takes more than 1.1 of it.
     */
   def chain(
       chain: JoinChain,
@@ -59,10 +57,7 @@ object Acceptance {
       made(costs, build.get, settings)
     } else {
       val (ours, sparks) = (costs.pipeline, costs.spark)
-      if (ours <= sparks * WorthIt && ours + LeastGain <= sparks) Right(())
-      else {
-        Left(Reason("NOT_CHEAPER", f"$ours%.3f", f"$sparks%.3f"))
-      }
+      Reasons.check(ours < sparks, Reason("NOT_CHEAPER", f"$ours%.3f", f"$sparks%.3f"))
     }
   }
 
@@ -71,10 +66,9 @@ object Acceptance {
     */
   def made(costs: Costs, build: LogicalPlan, settings: Settings): Either[String, Unit] = {
     lazy val (ours, sparks) = (costs.made * nodes, costs.spark + costs.crossing(build))
-    if (settings.force || settings.hintedOnly.isDefined || ours <= sparks * WorthIt) Right(())
-    else {
-      Left(Reason("BUILD_SIDE_NOT_CHEAPER", f"$ours%.3f", f"$sparks%.3f"))
-    }
+    Reasons.check(
+      settings.force || settings.hintedOnly.isDefined || ours < sparks,
+      Reason("BUILD_SIDE_NOT_CHEAPER", f"$ours%.3f", f"$sparks%.3f"))
   }
 
   /** Whether all tasks run on one node. Each executor counts as a node. */
