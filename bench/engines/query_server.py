@@ -12,9 +12,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from bench.engines.result_rows import plain
 from bench.engines.spark_session import with_settings
 from bench.engines.views import Views
+from sparkext.cli.local_session import QUIET_SETTINGS
+from sparkext.spark.extension import find_planned_runs, has_extension
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +47,7 @@ def _start(request: dict[str, Any]) -> SparkSession:
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("sparkext bench")
-    for key, value in request["settings"].items():
+    for key, value in {**QUIET_SETTINGS, **request["settings"]}.items():
         builder = builder.config(key, value)
     spark = (configure(builder) if request["extended"] else builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -67,6 +71,7 @@ def _answer(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
             "seconds": seconds,
             "planning": _planning_seconds(frame),
             "peak_bytes": _peak_bytes(),
+            "pipelines": len(find_planned_runs(frame)) if has_extension(spark) else 0,
             **_describe_plan(frame),
         }
 
@@ -80,7 +85,7 @@ def _planning_seconds(frame: DataFrame) -> float:
 
 
 def _describe_plan(frame: DataFrame) -> dict[str, Any]:
-    """Return the final plan, and how many of its operators are pipelines, joins, and Comet's.
+    """Return the final plan, and how many of its operators are joins, and Comet's.
 
     The text of an adaptive plan also contains the initial plan.
     """
@@ -89,7 +94,6 @@ def _describe_plan(frame: DataFrame) -> dict[str, Any]:
     joins = [line for line in operators if "Join" in line]
     return {
         "plan": plan,
-        "pipelines": sum("PipelinedJoin [" in line or "PipelinedAggregate [" in line for line in operators),
         "joins": len(joins),
         "native_joins": sum("Comet" in line for line in joins),
         "native": sum("Comet" in line for line in operators),
@@ -98,19 +102,8 @@ def _describe_plan(frame: DataFrame) -> dict[str, Any]:
 
 def _peak_bytes() -> int:
     """Return the sum of the peak resident memory of this process and of all its descendants that run now."""
-    return sum(map(_peak_of, [os.getpid(), *_descendants(os.getpid())]))
-
-
-def _descendants(process: int) -> list[int]:
-    try:
-        children = [
-            int(child)
-            for thread in Path(f"/proc/{process}/task").iterdir()
-            for child in (thread / "children").read_text().split()
-        ]
-    except OSError:  # the process has ended
-        return []
-    return [each for child in children for each in (child, *_descendants(child))]
+    own = psutil.Process()
+    return sum(_peak_of(process.pid) for process in [own, *own.children(recursive=True)])
 
 
 def _peak_of(process: int) -> int:

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+QUIET_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""Settings of a local session without a user interface, reachable from this machine alone."""
+
+
 @contextmanager
 def start_local_session(
     name: str,
@@ -28,14 +37,8 @@ def start_local_session(
     """
     from pyspark.sql import SparkSession
 
-    quiet = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-    }
     builder = SparkSession.builder.appName(name)
-    for key, value in {**quiet, **settings}.items():
+    for key, value in {**QUIET_SETTINGS, **settings}.items():
         builder = builder.config(key, value)
     if configure is not None:
         builder = configure(builder)

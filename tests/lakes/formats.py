@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
+
+from sparkext.storage.publication import locked
 
 
 @dataclass(frozen=True)
@@ -210,12 +210,9 @@ def session_settings(minor: str, warehouse: Path) -> dict[str, str]:
     return settings
 
 
-@contextmanager
-def packages_locked() -> Iterator[None]:
+def packages_locked() -> AbstractContextManager[None]:
     """Let one process at a time resolve the packages: two that write the same Ivy cache can break each other."""
-    with Path(tempfile.gettempdir(), f"sparkext-tests-{os.getuid()}.packages").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return locked(Path(tempfile.gettempdir(), f"sparkext-tests-{os.getuid()}.packages"))
 
 
 def formats_of(minor: str) -> dict[str, Lake]:

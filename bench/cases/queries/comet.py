@@ -32,15 +32,16 @@ from sparkext.wording import format_table
 COMET, BOTH, CONTROL = "Comet", "Comet with sparkext", "Spark, control"
 
 NOTES = f"""\
-Measured: Comet {comet.COMET} and this package in Spark {comet.SPARK}. Each contestant has a session in a process of its
-own, with files, cores and heap like the others. Comet's settings are those of its guides: its plugin, its shuffle
-manager, and as much off-heap memory as heap.
+Measured: Comet {comet.COMET} and this package in Spark {comet.SPARK}, in sessions in processes of their own, with the
+same cores and heap. Comet's settings are those of its guides: its plugin, its shuffle manager, and as much off-heap
+memory as heap.
 Whole queries: every process runs every query equally often, in rotating order, with default settings; sparkext in auto
 mode. Its two processes have copies of the files: one reads and indexes them anew for each run, the other keeps the
 indexes. A second process with Spark's default plans is a control: it should take as long as the first.
-Joins: Comet's default plan, its plan with hash joins in place of sort-merge joins, and plans with one hint on all build
-sides are tried; the form that is fastest in the warm-up is timed. Likewise, only the fastest of Spark's hinted plans is
-timed. Each run checks that all joins of the chain are Comet's.
+Joins: this package and Spark share a session. Comet's default plan, its plans by settings (hash joins in place of
+sort-merge joins, and these with larger broadcasts), and plans with one hint on all build sides are tried; the form that
+is fastest in the warm-up is timed. Likewise, only the fastest of Spark's hinted plans is timed. Each run checks that
+all joins of the chain are Comet's.
 Results of whole queries are kept: with the same `--json` file, a run continues with the first query that it lacks."""
 
 CONTROL_TOLERANCE = 0.03
@@ -57,11 +58,12 @@ class _Form:
 
 
 _ON = {"spark.comet.exec.replaceSortMergeJoin": "false", "spark.sql.autoBroadcastJoinThreshold": "10m"}
-_REPLACED = {"spark.comet.exec.replaceSortMergeJoin": "true", "spark.sql.autoBroadcastJoinThreshold": BROADCAST_UP_TO}
+_HASH = {**_ON, "spark.comet.exec.replaceSortMergeJoin": "true"}
+_BROADCAST = {**_HASH, "spark.sql.autoBroadcastJoinThreshold": BROADCAST_UP_TO}
 FORMS = (
     _Form("Comet, default plan", "", _ON),
-    _Form("Comet, hash for sort-merge joins", "", {**_ON, "spark.comet.exec.replaceSortMergeJoin": "true"}),
-    _Form("Comet, broadcast by setting", "", _REPLACED),
+    _Form("Comet, hash for sort-merge joins", "", _HASH),
+    _Form("Comet, broadcast by setting", "", _BROADCAST),
     *(_Form(f"Comet, {hint.lower()} hints", hint, _ON) for hint in hard.HINTS),
 )
 
@@ -98,7 +100,7 @@ def _compete(bench: Bench, chain: Chain, tables: Callable[[], Paths]) -> None:
     paths = tables()
     with (
         spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark,
-        query_process(COMET, _comet_session(bench, heap_mib()), paths, _log(COMET)) as process,
+        query_process(COMET, Session(_comet_settings(bench, heap_mib())), paths, _log(COMET)) as process,
     ):
         others = [
             same(form.name, partial(_one_native_row, process, chain.sql(form.hint), form), group=COMET)
@@ -172,31 +174,24 @@ def _processes(bench: Bench, tables: Paths) -> Iterator[dict[str, QueryProcess]]
 
 def _sessions(bench: Bench) -> dict[str, Session]:
     """Return the session of each contestant. Together, the heaps take up to half of the free memory."""
-    heap = max(1536, min(4096, heap_mib() * 3 // 12))
-    plain = _settings(bench, heap)
+    heap = max(1536, min(4096, heap_mib() // 4))
+    plain, native = _settings(bench, heap), _comet_settings(bench, heap)
     return {
         COLD: Session(plain, extended=True),
         CACHED: Session(plain, extended=True),
-        COMET: _comet_session(bench, heap),
-        BOTH: Session(_comet_session(bench, heap).settings, extended=True),
+        COMET: Session(native),
+        BOTH: Session(native, extended=True),
         DEFAULT: Session(plain),
         CONTROL: Session(plain),
     }
 
 
-def _comet_session(bench: Bench, heap: int) -> Session:
-    return Session({**_settings(bench, heap), **comet.settings(heap)})
+def _comet_settings(bench: Bench, heap: int) -> dict[str, str]:
+    return {**_settings(bench, heap), **comet.settings(heap)}
 
 
 def _settings(bench: Bench, heap: int) -> dict[str, str]:
-    return {
-        "spark.master": f"local[{bench.threads}]",
-        "spark.driver.memory": f"{heap}m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
+    return {"spark.master": f"local[{bench.threads}]", "spark.driver.memory": f"{heap}m"}
 
 
 def _log(name: str) -> Path:
@@ -219,16 +214,16 @@ def _measure_query(
         with step(f"{name}, run {turn + 1} of {bench.runs}"):
             for each in order[shift:] + order[:shift]:
                 answers[each].append(runs[each]())
+    seconds = {}
     for each, given in answers.items():
         last = given[-1]
         facts = {key: last[key] for key in ("planning", "peak_bytes", "pipelines", "native")}
         timing = Timing(
             Contestant(each, runs[each], runs[each], ours=each in (COLD, CACHED), floor=each in (BOTH, CONTROL)),
             [answer["seconds"] for answer in given],
-            [0.0] * bench.runs,
         )
         record(bench, [timing], 0, part=name, **facts, **comet.versions())
-    seconds = {each: median(answer["seconds"] for answer in given) for each, given in answers.items()}
+        seconds[each] = timing.median
     print(
         f"{name}: "
         + ", ".join(f"{each} {value:.2f}" for each, value in seconds.items())
