@@ -19,6 +19,7 @@ from sparkext.build_sides.index_store import remove_with_indexes
 from sparkext.build_sides.published_files import ArtifactFile, BroadcastBytes, BroadcastFile
 from sparkext.build_sides.sources import BuildSource
 from sparkext.spark.internals import import_from_either
+from sparkext.spark.jvm import access_class
 from sparkext.spark.session_settings import is_connect
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ _published: dict[str, Any] = {}
 
 
 def _remember(context: Any, broadcast: Any) -> None:
-    weak = context._jvm.java.lang.ref.WeakReference(broadcast._python_broadcast)
+    weak = access_class(context._jvm, "java.lang.ref.WeakReference")(broadcast._python_broadcast)
     _published[broadcast._path] = weakref.ref(context), weak
 
 

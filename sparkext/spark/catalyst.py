@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sparkext.spark.jvm import access_class
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -25,8 +27,8 @@ class AnalysedJoin:
         """
         self._session = left.sparkSession
         analysed = left.join(right, condition)._jdf.queryExecution().analyzed()
-        plain = self._optimizer.ReplaceExpressions.apply(analysed)
-        plain = self._optimizer.RewriteWithExpression.apply(plain)
+        plain = self._class("catalyst.optimizer.ReplaceExpressions").apply(analysed)
+        plain = self._class("catalyst.optimizer.RewriteWithExpression").apply(plain)
         # If the rewrite computes a column below the join, it puts a projection above it: use the analysed condition.
         join = plain if name_of(plain) == "Join" else analysed
         plans = (join.left(), join.right())
@@ -52,41 +54,36 @@ class AnalysedJoin:
         """Return an expression of one side as a Column for the DataFrame of that side."""
         from pyspark.sql import Column
 
-        return Column(self._jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+        return Column(self._class("classic.ExpressionUtils").column(expression))
 
     def where(self, pairs: DataFrame, conjuncts: Sequence[Any]) -> DataFrame:
         """Return the pairs that satisfy these conjuncts. `pairs` has all columns of the left and the right side."""
         if not conjuncts:
             return pairs
-        catalyst = self._jvm.org.apache.spark.sql.catalyst
         plan = pairs._jdf.queryExecution().analyzed()
-        nothing, none = self._scala([]), self._jvm.scala.Option.empty()
+        nothing, none = self._scala([]), access_class(self._session._jvm, "scala.Option").empty()
+        alias = self._class("catalyst.expressions.Alias")
         attributes = [attribute for side in self._attributes for attribute in side]
         renumbered = [
-            catalyst.expressions.Alias(column, column.name(), attribute.exprId(), nothing, none, nothing)
+            alias(column, column.name(), attribute.exprId(), nothing, none, nothing)
             for column, attribute in zip(_list_elements(plan.output()), attributes, strict=True)
         ]
-        plan = catalyst.plans.logical.Project(self._scala(renumbered), plan)
+        plan = self._class("catalyst.plans.logical.Project")(self._scala(renumbered), plan)
         for conjunct in conjuncts:
-            plan = catalyst.plans.logical.Filter(conjunct, plan)
+            plan = self._class("catalyst.plans.logical.Filter")(conjunct, plan)
         return self._frame(plan)
 
-    @property
-    def _jvm(self) -> Any:
-        return self._session._jvm
-
-    @property
-    def _optimizer(self) -> Any:
-        return self._jvm.org.apache.spark.sql.catalyst.optimizer
+    def _class(self, name: str) -> Any:
+        return access_class(self._session._jvm, f"org.apache.spark.sql.{name}")
 
     def _scala(self, values: list[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(values)
+        return self._session._jvm.PythonUtils.toSeq(values)
 
     def _frame(self, plan: Any) -> DataFrame:
         from pyspark.sql import DataFrame
 
-        create_dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows
-        return DataFrame(create_dataset(self._session._jsparkSession, plan), self._session)
+        dataset = self._class("classic.Dataset").ofRows(self._session._jsparkSession, plan)
+        return DataFrame(dataset, self._session)
 
 
 def name_of(node: Any) -> str:

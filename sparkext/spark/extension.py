@@ -56,4 +56,4 @@ def list_declined_joins(frame: Any) -> list[str]:
 
 
 def _access_runs(frame: Any) -> Any:
-    return frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.sparkext.protocol.PipelineRuns
+    return jvm.access_class(frame.sparkSession.sparkContext._jvm, "org.apache.spark.sql.sparkext.protocol.PipelineRuns")

@@ -20,16 +20,21 @@ def find_jvm() -> Any:
     return SparkContext._jvm
 
 
+def access_class(jvm: Any, name: str) -> Any:
+    """Return the class of this full name.
+
+    This costs one request. `jvm.java.lang.String` costs three, and for each the JVM looks for a class in all jars: up
+    to a millisecond.
+    """
+    return getattr(jvm, name)
+
+
 def finds(name: str) -> bool | None:
     """Return whether the JVM of this process finds this class; None if there is no JVM yet."""
     from py4j.java_gateway import JavaClass
 
-    member = find_jvm()
-    if member is None:
-        return None
-    for part in name.split("."):
-        member = getattr(member, part)
-    return isinstance(member, JavaClass)
+    jvm = find_jvm()
+    return None if jvm is None else isinstance(access_class(jvm, name), JavaClass)
 
 
 def find_table_format_version(name: str) -> str | None:
@@ -38,11 +43,12 @@ def find_table_format_version(name: str) -> str | None:
     if jvm is None:
         return None
     if name == "Iceberg":
-        return str(jvm.org.apache.iceberg.IcebergBuild.version()) if finds("org.apache.iceberg.IcebergBuild") else None
+        build = "org.apache.iceberg.IcebergBuild"
+        return str(access_class(jvm, build).version()) if finds(build) else None
     if not finds("org.apache.spark.sql.delta.DeltaLog"):
         return None
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    package = jvm.java.lang.Class.forName("io.delta.package$", True, loader)
+    loader = access_class(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
+    package = access_class(jvm, "java.lang.Class").forName("io.delta.package$", True, loader)
     return str(package.getField("MODULE$").get(None).VERSION())
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sparkext.config import PREFIX, Settings, find_configuration_problems, parse_bytes, read_settings
 from sparkext.parquet.s3_settings import derive_bucket
+from sparkext.spark.jvm import access_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +114,7 @@ def access_hadoop_settings(session: SparkSession) -> Callable[[str], str | None]
     if is_connect(session):
         return lambda key: session.conf.get(f"spark.hadoop.{key}", None) or session.conf.get(key, None)
     hadoop = cast(Any, session)._jsparkSession.sessionState().newHadoopConf()
-    text = cast(Any, session.sparkContext)._jvm.java.lang.String.valueOf
+    text = access_class(session.sparkContext._jvm, "java.lang.String").valueOf
 
     def setting(key: str) -> str | None:
         if not key.endswith(_SECRETS):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from sparkext.errors import EnvironmentProblemError
+from sparkext.spark.jvm import access_class
 from sparkext.spark.session_settings import is_connect, is_local_master
 
 if TYPE_CHECKING:
@@ -154,12 +155,13 @@ def _wrap_function(session: SparkSession, function: Callable[..., Any], returned
     from pyspark.sql.udf import UserDefinedFunction
 
     wrapped: Any = UserDefinedFunction(function, returned, evalType=kind)
-    jvm: Any = session.sparkContext._jvm
+    jvm = session.sparkContext._jvm
     udf = _list_fields(wrapped._judf)
     command = _list_fields(udf[1])
     command[3] = find_worker_python(session)
-    udf[1] = jvm.org.apache.spark.api.python.SimplePythonFunction(*command)
-    wrapped._judf_placeholder = jvm.org.apache.spark.sql.execution.python.UserDefinedPythonFunction(*udf)
+    udf[1] = access_class(jvm, "org.apache.spark.api.python.SimplePythonFunction")(*command)
+    user_defined = access_class(jvm, "org.apache.spark.sql.execution.python.UserDefinedPythonFunction")
+    wrapped._judf_placeholder = user_defined(*udf)
     return wrapped
 
 
