@@ -66,7 +66,7 @@ class StreamedPartitionTask(ConfiguredTask):
                 yield from pipeline.run(StreamedBlocks(items, rows, settings.morsel_max_rows, clock))
                 metrics = append_metrics(metrics, part)
         finally:
-            clock.tell()
+            clock.write_report()
             metrics.peak_rss_bytes = read_peak_rss()
             self.reporter.report(metrics)
 

@@ -50,8 +50,8 @@ class Router:
         partitions = self._table.partitions_of(bucket)
         return partitions[self._turn % len(partitions)]
 
-    def tell(self, buckets: Iterable[int], rows: Iterable[int]) -> None:
+    def report_rows(self, buckets: Iterable[int], rows: Iterable[int]) -> None:
         """Report routed rows: the buckets, and the number of rows of each."""
         for bucket, count in zip(buckets, rows, strict=True):
             self._report.count(bucket, count)
-        self._files.tell(self._report)
+        self._files.write_report(self._report)

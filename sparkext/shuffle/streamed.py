@@ -55,9 +55,9 @@ class TaskFiles:
         """Write a proposal."""
         self._write("proposal", interval.to_json())
 
-    def tell(self, report: BucketReport) -> None:
+    def write_report(self, report: BucketReport) -> None:
         """Write the measurements of each bucket."""
-        self._write("told", report.to_json())
+        self._write("report", report.to_json())
 
     def _write(self, name: str, text: str) -> None:
         with private_file(self._path(name)) as stream:

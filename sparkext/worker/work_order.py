@@ -60,10 +60,10 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedPartitionTask, StructT
       if an exchange delivers the build rows
     - `run`: the name of the run in the report
     - `tasks_sharing`: a number, or missing
-    - `arriving`: the schemas of both sides; missing unless an exchange delivers the rows
-    - `leaving`: the schema and keys of the outgoing rows; missing unless the result goes into an exchange
+    - `received`: the schemas of both sides; missing unless an exchange delivers the rows
+    - `outgoing`: the schema and keys of the outgoing rows; missing unless the result goes into an exchange
 
-    Within `arriving` and `leaving`, `streamed` is missing unless rows are streamed. It has the numbers of buckets and
+    Within `received` and `outgoing`, `streamed` is missing unless rows are streamed. It has the numbers of buckets and
     partitions, and a name for the run.
 
     Raises
@@ -73,7 +73,7 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedPartitionTask, StructT
     """
     order = _read(order_json)
     settings, output = read_settings(order["settings"].get, {}), _parse_schema(order["output"])
-    outgoing, incoming = order.get("leaving"), order.get("arriving")
+    outgoing, incoming = order.get("outgoing"), order.get("received")
     schema = arrow_schema(output if outgoing is None else _parse_schema(outgoing["schema"]))
     plan = PipelinePlan(PipelineSpec.from_data(order["spec"]), _parse_sources(order, settings), schema)
     reporter, sharing = FileReporter(order["run"]), order.get("tasks_sharing")
@@ -133,8 +133,8 @@ def _read(order_json: str) -> dict[str, Any]:
 
 
 def _parse_task_source(order: dict[str, Any], settings: Settings) -> TaskSource:
-    if "arriving" in order:
-        return PartitionFiles(_parse_received(order["arriving"]))
+    if "received" in order:
+        return PartitionFiles(_parse_received(order["received"]))
     if "made" in order:
         return DerivedProbe(_parse_source(order["made"], settings, order.get("tasks_sharing")))
     if "scan" in order:

@@ -15,8 +15,7 @@ from sparkext.build_sides import rows_on_disk
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.plans.pipeline.spec import MARKS
 from sparkext.plans.shuffle.routing import RoutingTable
-from sparkext.shuffle import outgoing_rows as leaving_rows
-from sparkext.shuffle import packed_rows
+from sparkext.shuffle import outgoing_rows, packed_rows
 from sparkext.shuffle import received_partition as received_partition_module
 from sparkext.shuffle.blocks import FRAMES, create_frame, create_index_frames, read_frames
 from sparkext.shuffle.outgoing_rows import create_outgoing_blocks
@@ -63,7 +62,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.fixture(params=["as it is", "a row at a time"])
 def budget(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "a row at a time":
-        monkeypatch.setattr(leaving_rows, "_MOST_BYTES", 1)
+        monkeypatch.setattr(outgoing_rows, "_MOST_BYTES", 1)
         monkeypatch.setattr(packed_rows, "BLOCK_BYTES", 1)
     return str(request.param)
 
@@ -107,7 +106,7 @@ def test_blocks_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(sizes) > 10 and max(sizes) <= 10_000
 
 
-def arriving(blocks: list[tuple[bool, pa.Buffer]]) -> Iterator[pa.RecordBatch]:
+def received(blocks: list[tuple[bool, pa.Buffer]]) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(blocks), 7):
         some = blocks[start : start + 7]
         columns = [
@@ -139,7 +138,7 @@ def test_a_partition(owns_build: bool, most: int | None, monkeypatch: pytest.Mon
     blocks += [(False, block_of(batch)) for batch in probe.to_batches(max_chunksize=90)]
     random.Random(5).shuffle(blocks)
     schemas = PartitionSchemas(TABLE.schema, {0: TABLE.schema}, owns_build)
-    with closing(BlockRows(arriving(blocks), schemas)) as block_rows:
+    with closing(BlockRows(received(blocks), schemas)) as block_rows:
         partition = Partition(schemas, block_rows)
         side = partition.build_sides({0: RECIPE})[0]
         rows = zip(*(side.columns[number].array.to_pylist() for number in range(5)), strict=True)

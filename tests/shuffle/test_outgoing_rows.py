@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from sparkext.engine.operator_budget import OperatorBudget
-from sparkext.engine.sinks import outgoing_rows as leaving_rows
+from sparkext.engine.sinks import outgoing_rows
 from sparkext.engine.sinks.gathered_rows import GatheredRows
 from sparkext.engine.sinks.outgoing_rows import RESULT, OutgoingFile, OutgoingRows
 from sparkext.kernels.columns.gather import Column
@@ -78,8 +78,8 @@ def test_all_rows_arrive_bucket_by_bucket(
     target: Path, threads: int, scarce: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if scarce:
-        monkeypatch.setattr(leaving_rows, "bytes_to_gather", lambda buckets, free: 1)
-        monkeypatch.setattr(leaving_rows, "share_of_headroom", lambda: 0)
+        monkeypatch.setattr(outgoing_rows, "bytes_to_gather", lambda buckets, free: 1)
+        monkeypatch.setattr(outgoing_rows, "share_of_headroom", lambda: 0)
     told = sent(threads=threads)
     buckets = rows_of(target, told["bytes"])
     assert told["bytes"].sum() == target.stat().st_size

@@ -17,7 +17,7 @@ class Files:
 
     shown: LoadTable | None = None
     proposed: list[Interval] = field(default_factory=list)
-    told: BucketReport | None = None
+    report: BucketReport | None = None
 
     def load_table(self) -> LoadTable | None:
         return self.shown
@@ -25,8 +25,8 @@ class Files:
     def propose(self, interval: Interval) -> None:
         self.proposed.append(interval)
 
-    def tell(self, told: BucketReport) -> None:
-        self.told = told
+    def write_report(self, report: BucketReport) -> None:
+        self.report = report
 
 
 def router(files: Files, way: str = "planned", task: int = 0) -> Router:
@@ -69,9 +69,9 @@ def test_an_interval_that_is_over_is_judged() -> None:
 def test_what_was_routed_is_told() -> None:
     files = Files()
     routed = router(files)
-    routed.tell([0, 3], [5, 2])
-    routed.tell([3], [4])
-    assert files.told == BucketReport({0: 5, 3: 6})
+    routed.report_rows([0, 3], [5, 2])
+    routed.report_rows([3], [4])
+    assert files.report == BucketReport({0: 5, 3: 6})
 
 
 def test_any_table_that_is_drawn() -> None:

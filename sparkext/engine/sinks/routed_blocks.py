@@ -56,7 +56,7 @@ class RoutedBlocks(PackedSink):
         run, packed = pack_blocks(rows, order)
         counts = np.diff(order.starts)
         present = np.flatnonzero(counts)
-        self._router.tell(present.tolist(), counts[present].tolist())
+        self._router.report_rows(present.tolist(), counts[present].tolist())
         buckets = [block.bucket for block in packed]
         partitions = [self._router.partition(bucket) for bucket in buckets]
         ends = np.array([*(block.start for block in packed), run.size], np.int32)

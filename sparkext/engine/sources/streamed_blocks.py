@@ -44,7 +44,7 @@ class BucketClock:
     def __init__(self, files: TaskFiles) -> None:
         """Begin without a bucket."""
         self._files = files
-        self.told = BucketReport()
+        self.report = BucketReport()
         self._bucket: int | None = None
         self._since = time.thread_time()
         self._last = time.monotonic()
@@ -53,19 +53,19 @@ class BucketClock:
         """Attribute this thread's time to a bucket from now on, or to none (None)."""
         now = time.thread_time()
         if self._bucket is not None:
-            self.told.spend(self._bucket, now - self._since)
+            self.report.spend(self._bucket, now - self._since)
         self._bucket, self._since = bucket, now
         if time.monotonic() - self._last >= _REPORT_SECONDS:
-            self.tell()
+            self.write_report()
 
     def count(self, rows: int) -> None:
         """Count rows of the current bucket."""
         assert self._bucket is not None, "rows are of a bucket"
-        self.told.count(self._bucket, rows)
+        self.report.count(self._bucket, rows)
 
-    def tell(self) -> None:
+    def write_report(self) -> None:
         """Write the measurements to the task's files."""
-        self._files.tell(self.told)
+        self._files.write_report(self.report)
         self._last = time.monotonic()
 
 

@@ -193,7 +193,7 @@ class _Partition:
             return self._state.store(*fragment_id, stored, rows, info)
         received_bytes = self._count_received_bytes()
         return self._state.store_manifest(
-            stored, rows, info, self._choose_next_grid(received_bytes), came=received_bytes
+            stored, rows, info, self._choose_next_grid(received_bytes), received=received_bytes
         )
 
     def _count_received_bytes(self) -> list[int]:
@@ -201,7 +201,7 @@ class _Partition:
 
         The partition that writes the first left fragment also receives the first right fragment.
         """
-        grid, earlier = self._state.cut, self._state.head.get("came", (0, 0))
+        grid, earlier = self._state.cut, self._state.head.get("received", (0, 0))
         return [size + grid.fragments(side) * self._received.bytes(side) for side, size in enumerate(earlier)]
 
     def _choose_next_grid(self, received_bytes: list[int]) -> GridShape:

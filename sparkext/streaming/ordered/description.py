@@ -199,7 +199,9 @@ class OrderedRows(StreamOperator):
         counts = BucketRows()
         if state.head:
             writers = range(state.cuts.at(state.batch - 1).left)
-            received_rows = [BucketRows.from_data(state.told(ROWS, writer)["came"]) for writer in writers]
+            received_rows = [
+                BucketRows.from_data(state.read_previous_metadata(ROWS, writer)["received"]) for writer in writers
+            ]
             counts = BucketRows.from_data(state.head["plan"]["counts"]).derive_next(received_rows)
         policy = self.settings.debug_partitions
         table = draw_order_table(self.partitions, self.splits) if policy == "random" else plan.table

@@ -224,10 +224,10 @@ class OrderedPartition:
             plan = ordered.next_plan(state, self.plan)
             metrics["tables"] = int(plan["since"] == state.batch + 1)
             segments.append(
-                state.store_manifest(stored, self._waiting_rows, info, ordered.cut, plan=plan, came=received_rows)
+                state.store_manifest(stored, self._waiting_rows, info, ordered.cut, plan=plan, received=received_rows)
             )
         else:
-            segments.append(state.store(ROWS, self._writer, stored, self._waiting_rows, info, came=received_rows))
+            segments.append(state.store(ROWS, self._writer, stored, self._waiting_rows, info, received=received_rows))
         state.merge(ROWS, stored, self._writer, writers, low)
         sides = [ROWS]
         if ordered.has_states:

@@ -175,7 +175,7 @@ class StreamState:
         self.cuts = GridShapes(((0, first),))
         self.head: Mapping[str, Any] = {}
         if batch:
-            self.head = self.told(LEFT, 0)
+            self.head = self.read_previous_metadata(LEFT, 0)
             if self.head["made_by"] != made_by:
                 raise StateError(
                     f"the state in {folder} belongs to another operator ({self.head['made_by']}), not to {made_by}:"
@@ -192,7 +192,7 @@ class StreamState:
         """Change the partitioning of both sides from this batch on."""
         self.cuts = self.cuts.derive_next(self.batch, grid)
 
-    def told(self, side: int, fragment: int) -> Mapping[str, Any]:
+    def read_previous_metadata(self, side: int, fragment: int) -> Mapping[str, Any]:
         """Return the metadata that the batch before stored with a fragment."""
         return self._read_metadata(self._locate_segment(side, BatchRun(self.batch - 1, self.batch - 1), fragment))
 

@@ -14,14 +14,14 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
     val stages = joins.zip(inputs.ownBuilds).map { case (join, build) =>
       s"${join.kind}: ${join.label}${build.fold(_ => "", made => s" (${made.way})")}"
     }
-    val rest = behind.map { case (name, told) => s" $name=$told" }.mkString
+    val rest = behind.map { case (name, value) => s" $name=$value" }.mkString
     val text = s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${inputs.describedProbe}$rest"
-    s"$text${if (asBuild) " as build side" else ""}${if (inPlace) " rows=in place" else ""}${fate.map(told => s" $told").mkString}"
+    s"$text${if (asBuild) " as build side" else ""}${if (inPlace) " rows=in place" else ""}${fate.map(text => s" $text").mkString}"
   }
 
   def inFull(name: String): String = {
     val lines = joins.indices.map(number => s"Join ${number + 1}: ${described(number)}") ++
-      behind.map { case (name, told) => s"${name.capitalize}: $told" }
+      behind.map { case (name, value) => s"${name.capitalize}: $value" }
     s"""
       |$name
       |The rows of child 1 (the probe side) stream through all joins in one pass, in Python workers. The other children are
@@ -37,13 +37,13 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
 
   /** The details of a pipeline in addition to its joins and scans, by name. */
   private def behind: Seq[(String, String)] = {
-    val told = exchange.map("partitioned" -> _.described) ++
+    val details = exchange.map("partitioned" -> _.described) ++
       getTagValue(StreamedExchanges.Declined).map(reason => "partitions" -> s"in waves ($reason)") ++ filter.map(
         "filter" -> _.described) ++ grouping.map("groups" -> _.described) ++
       getTagValue(GroupedRows.Declined).map(reason => "groups" -> s"by Spark ($reason)") ++
       top.map("top" -> _.described) ++ getTagValue(TopRows.Declined).map(reason => "top" -> s"by Spark ($reason)") ++
       Option.when(settings.problems.nonEmpty)("options" -> settings.problems.mkString("; "))
-    told.map { case (name, text) => name -> Redaction.redacted(text) }.toSeq
+    details.map { case (name, text) => name -> Redaction.redacted(text) }.toSeq
   }
 
   private def described(number: Int): String = {

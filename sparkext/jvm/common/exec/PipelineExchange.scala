@@ -54,11 +54,11 @@ private class PipelineExchange(operator: PipelinedJoinExec, by: Exchange) {
   def routes(): Option[RoutedRows] = by.streamed.map(new RoutedRows(_, by.buckets))
 
   /** The part of the work order about the rows that partitions receive. */
-  def order(routed: Option[RoutedRows]): JValue = WorkOrder.arriving(
+  def order(routed: Option[RoutedRows]): JValue = WorkOrder.received(
     SentColumns.like(probe.output),
     by.builds.map(number => number -> sent(number).schema).toMap,
     ownsBuild,
-    routed.map(_.told))
+    routed.map(_.description))
 
   /** The input of the partitions, once all sides are sent, or while the probe side is routed to them. */
   def input(routed: Option[RoutedRows], log: RunLog): RDD[InternalRow] =
@@ -88,12 +88,12 @@ private class PipelineExchange(operator: PipelinedJoinExec, by: Exchange) {
 
   private def streamed(routed: RoutedRows, log: RunLog): RDD[InternalRow] = {
     val partitions = by.streamed.get.partitions
-    log.partitions = () => LoadTables.told(routed.run)
+    log.partitions = () => LoadTables.recorded(routed.run)
     metrics("partitions").set(partitions)
     operator.postToDriver(Seq("partitions"))
     val rows = new OutgoingRows(probeKeys, by.buckets, by.keepsProbe, SentColumns.like(probe.output), routed)
     StreamedPartitionsRDD.of(
-      SentSide.leaving(probe, rows),
+      SentSide.outgoing(probe, rows),
       partitions,
       by.buckets,
       routed.run,

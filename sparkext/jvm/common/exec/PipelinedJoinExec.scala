@@ -217,7 +217,7 @@ case class PipelinedJoinExec(
   /** The batches that tasks emit for `rows`, which are sent to other tasks: an account of the written rows, or the rows
     * as blocks. None if the pipeline does not run.
     */
-  private[sparkext] def leaving(rows: OutgoingRows): Option[RDD[ColumnarBatch]] =
+  private[sparkext] def outgoing(rows: OutgoingRows): Option[RDD[ColumnarBatch]] =
     publications.awaited().toOption.map(sides => batches(sides, Some(rows)))
 
   private def rowsOf(batches: RDD[ColumnarBatch]): RDD[InternalRow] = {
@@ -236,16 +236,16 @@ case class PipelinedJoinExec(
 
   @transient private lazy val fallback = new PipelineFallback(this)
 
-  private def batches(sides: Map[Int, PublishedBuildSide], leaving: Option[OutgoingRows]): RDD[ColumnarBatch] = {
+  private def batches(sides: Map[Int, PublishedBuildSide], outgoing: Option[OutgoingRows]): RDD[ColumnarBatch] = {
     report(sides.values)
     // PySpark creates an object for each row without columns, which takes longer than any join.
     val rows = if (output.isEmpty) SentColumns.of(Seq(ByteType)) else SentColumns.like(output)
-    val way = leaving.map(_.way)
-    val result = way.map(_.result).getOrElse(rows)
+    val transport = outgoing.map(_.transport)
+    val result = transport.map(_.result).getOrElse(rows)
     val routed = sending.flatMap(_.routes())
-    val told = spec(whole = false)
+    val pipeline = spec(whole = false)
     val inWaves = exchange.filter(_.streamed.isEmpty)
-    val log = PipelineRuns.begin(this, sparkContext, inWaves.map(by => compact(render(told)) + by.builds + result))
+    val log = PipelineRuns.begin(this, sparkContext, inWaves.map(by => compact(render(pipeline)) + by.builds + result))
     val reports = new TaskReports(
       UUID.randomUUID().toString,
       inputs.ownBuilds.indices.filter(inputs.ownBuilds(_).isRight).toSet,
@@ -253,7 +253,7 @@ case class PipelinedJoinExec(
       log.reports,
       log.worked)
     val command = WorkOrder.command(
-      told,
+      pipeline,
       settings.forWorkers,
       result,
       inputs.probeScan.toOption,
@@ -266,7 +266,7 @@ case class PipelinedJoinExec(
       reports.run,
       tasksSharing,
       sending.map(_.order(routed)),
-      leaving
+      outgoing
     )
     val run = PythonRun.of(
       this,
@@ -278,19 +278,19 @@ case class PipelinedJoinExec(
     val most =
       if (routed.isDefined) 1 else math.min(settings.morselRows, Int.MaxValue).toInt // each block is sent at once
     inputs.probeColumns match {
-      case Right(input) if way.forall(_.maps.isEmpty) =>
+      case Right(input) if transport.forall(_.maps.isEmpty) =>
         input.execute().mapPartitionsWithIndexInternal { (partition, parts) =>
           reports.collectFrom(TaskContext.get())
-          way.foreach(_.announce(TaskContext.get()))
+          transport.foreach(_.announce(TaskContext.get()))
           run.onColumns(parts.next(), partition)
         }
       case _ =>
-        val arriving = sending.fold(inputs.probeRows)(_.input(routed, log))
-        val tasks = way.flatMap(_.maps).map(arriving.coalesce(_)).getOrElse(arriving)
+        val received = sending.fold(inputs.probeRows)(_.input(routed, log))
+        val tasks = transport.flatMap(_.maps).map(received.coalesce(_)).getOrElse(received)
         tasks.mapPartitionsWithIndexInternal { (partition, rows) =>
           val task = TaskContext.get()
           reports.collectFrom(task)
-          way.foreach(_.announce(task))
+          transport.foreach(_.announce(task))
           run.onRows(new InterruptibleIterator(task, rows), most, partition)
         }
     }

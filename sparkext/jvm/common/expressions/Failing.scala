@@ -153,12 +153,12 @@ private[sparkext] object Failing {
   }
 
   private def isNullable(condition: Expression, sides: Sides): Boolean = {
-    val columns = AttributeMap(Seq(sides.probe, sides.build).flatMap(arriving).map(column => column -> column))
+    val columns = AttributeMap(Seq(sides.probe, sides.build).flatMap(receivedColumns).map(column => column -> column))
     condition.transform { case column: Attribute => columns.getOrElse(column, column) }.nullable
   }
 
   /** The columns of a plan with the nullability of its rows: not null if a filter ensures that. */
-  def arriving(plan: LogicalPlan): Seq[Attribute] = {
+  def receivedColumns(plan: LogicalPlan): Seq[Attribute] = {
     val present = AttributeSet(plan.constraints.collect { case IsNotNull(column: Attribute) => column })
     plan.output.map(column => if (present.contains(column)) column.withNullability(false) else column)
   }

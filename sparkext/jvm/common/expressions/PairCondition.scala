@@ -26,9 +26,9 @@ case class PairCondition(condition: Expression, columns: Seq[(Attribute, ColumnR
     * `read_failing_values` write them, without nulls.
     */
   def error(values: JObject): Throwable = {
-    val told = values.obj.toMap
+    val byName = values.obj.toMap
     val row = columns.map { case (column, place) =>
-      told.get(s"${place.source}.${place.column}").map(PairCondition.value(_, column.dataType)).orNull
+      byName.get(s"${place.source}.${place.column}").map(PairCondition.value(_, column.dataType)).orNull
     }
     try {
       val bound = BindReferences.bindReference(condition, AttributeSeq(columns.map(_._1)))
@@ -45,7 +45,7 @@ private[sparkext] object PairCondition {
   /** A reported value. Strings are reported as their bytes. For a type that workers only test for null, any value will
     * do.
     */
-  private def value(told: JValue, dataType: DataType): Any = (told, dataType) match {
+  private def value(json: JValue, dataType: DataType): Any = (json, dataType) match {
     case (JInt(digits), decimal: DecimalType) =>
       Decimal(BigDecimal(digits, decimal.scale), decimal.precision, decimal.scale)
     case (JInt(word), _) => ofWord(word.toLong, dataType)

@@ -42,7 +42,7 @@ object Guarded extends Logging {
       Right(body)
     } catch {
       case refused: RefusedException => throw refused
-      case problem if isOurs(problem) => Left(told(part, problem))
+      case problem if isOurs(problem) => Left(describe(part, problem))
     }
 
   /** The same for code that may decline by itself. */
@@ -72,7 +72,7 @@ object Guarded extends Logging {
 
   private def isNew(text: String): Boolean = logged.putIfAbsent(text, true) == null
 
-  private def told(part: String, problem: Throwable): String = {
+  private def describe(part: String, problem: Throwable): String = {
     val what = problem.toString.linesIterator.nextOption().getOrElse("").take(Longest)
     if (isNew(s"$part $what")) {
       logWarning(s"planning pipelined joins failed ($part), so Spark plans without them: please report this", problem)

@@ -86,15 +86,15 @@ object WorkOrder {
       builds: Seq[JValue],
       run: String,
       tasksSharing: Option[Int],
-      arriving: Option[JValue],
-      leaving: Option[OutgoingRows]): Array[Byte] = {
+      received: Option[JValue],
+      outgoing: Option[OutgoingRows]): Array[Byte] = {
     val order = common(spec, settings, output, tasksSharing) ~
       ("scan" -> scan.map(scanned)) ~
       ("made" -> made) ~
       ("builds" -> builds) ~
       ("run" -> run) ~
-      ("arriving" -> arriving) ~
-      ("leaving" -> leaving.map(left))
+      ("received" -> received) ~
+      ("outgoing" -> outgoing.map(sent))
     pickledCall("make", order)
   }
 
@@ -117,7 +117,7 @@ object WorkOrder {
   /** The rows that are received from other tasks: the columns of both sides. `streamed`: set if they are received while
     * the other tasks run.
     */
-  def arriving(probe: StructType, builds: Map[Int, StructType], ownsBuild: Boolean, streamed: Option[JValue]): JValue =
+  def received(probe: StructType, builds: Map[Int, StructType], ownsBuild: Boolean, streamed: Option[JValue]): JValue =
     ("probe" -> probe.jsonValue) ~
       ("streamed" -> streamed) ~
       ("builds" -> JObject(builds.toList.sortBy(_._1).map { case (number, schema) =>
@@ -125,13 +125,13 @@ object WorkOrder {
       })) ~
       ("owns_build" -> ownsBuild)
 
-  private def left(rows: OutgoingRows): JValue =
+  private def sent(rows: OutgoingRows): JValue =
     ("schema" -> rows.schema.jsonValue) ~
       ("keys" -> rows.keys.map(key =>
         ("column" -> key.column) ~ ("type" -> key.keyType) ~ ("null_safe" -> key.nullSafe))) ~
       ("buckets" -> rows.buckets) ~
       ("keeps_unmatchable" -> rows.keepsUnmatchable) ~
-      rows.way.order
+      rows.transport.order
 
   /** The pickled call `sparkext.worker.work_order.plan(order)`, which plans the partitions of a join. */
   def plan(

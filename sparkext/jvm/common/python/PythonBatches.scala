@@ -55,7 +55,7 @@ class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType, form
     val row = batch.column(0).asInstanceOf[ArrowColumnVector]
     val columns = declared.indices.map(number => row.getChild(number))
     val types = columns.map(_.dataType)
-    if (!types.zip(declared).forall { case (told, field) => PythonBatches.isSpelledAs(told, field.dataType) }) {
+    if (!types.zip(declared).forall { case (received, field) => PythonBatches.isSpelledAs(received, field.dataType) }) {
       throw new IllegalStateException(Reason("UNEXPECTED_COLUMNS", types, declared.map(_.dataType)))
     }
     new ColumnarBatch(columns.map(PythonBatches.quick).toArray, batch.numRows)
@@ -89,25 +89,25 @@ object PythonBatches {
 
   /** A failure that makes Spark rerun the map task whose blocks cannot be read. */
   private def ofBlocks(failure: PythonException): Option[Throwable] = for {
-    told <- Damaged.findFirstMatchIn(failure.getMessage)
+    found <- Damaged.findFirstMatchIn(failure.getMessage)
     task <- Option(TaskContext.get())
-    fetched <- FetchedBlocks.failure(task, told.group(2), told.group(1).toLong, told.group(3))
+    fetched <- FetchedBlocks.failure(task, found.group(2), found.group(1).toLong, found.group(3))
   } yield fetched
 
   private def sparks(failure: PythonException, formulas: Formulas): Throwable = {
     val message = failure.getMessage
-    Unreadable.findFirstMatchIn(message).map { told =>
-      val path = told.group(1)
+    Unreadable.findFirstMatchIn(message).map { found =>
+      val path = found.group(1)
       // With Spark's stack frames for Python, PySpark 4.1 would show users this cause instead of the error.
       failure.setStackTrace(
         failure.getStackTrace.filterNot(_.getClassName.startsWith("org.apache.spark.sql.execution.python")))
-      if (told.group(2) == null) QueryExecutionErrors.cannotReadFilesError(failure, path)
+      if (found.group(2) == null) QueryExecutionErrors.cannotReadFilesError(failure, path)
       else QueryExecutionErrors.fileNotExistError(path, failure)
     }.orElse {
       for {
-        told <- Failed.findFirstMatchIn(message)
-        below <- formulas.below(Number.findAllIn(told.group(1)).map(_.toInt).toList)
-        formula <- told.group(2) match {
+        found <- Failed.findFirstMatchIn(message)
+        below <- formulas.below(Number.findAllIn(found.group(1)).map(_.toInt).toList)
+        formula <- found.group(2) match {
           case OfJoin(number) => below.joins(number.toInt - 1)
           case "the filter" => below.filter
           case OfGroups(number) => below.groups(number.toInt)
@@ -116,7 +116,7 @@ object PythonBatches {
           case "a sum of integers" => Some(PairCondition(SumOverflow, Nil))
           case _ => None
         }
-      } yield formula.error(Option(told.group(3)).map(parse(_).asInstanceOf[JObject]).getOrElse(JObject()))
+      } yield formula.error(Option(found.group(3)).map(parse(_).asInstanceOf[JObject]).getOrElse(JObject()))
     }.getOrElse(failure)
   }
 

@@ -15,9 +15,9 @@ class BucketTotals extends AccumulatorV2[Array[Long], Array[Long]] {
     other
   }
   override def reset(): Unit = totals = Array.empty
-  override def add(told: Array[Long]): Unit =
-    if (totals.isEmpty) totals = told.clone()
-    else told.indices.foreach(number => totals(number) += told(number))
+  override def add(values: Array[Long]): Unit =
+    if (totals.isEmpty) totals = values.clone()
+    else values.indices.foreach(number => totals(number) += values(number))
   override def merge(other: AccumulatorV2[Array[Long], Array[Long]]): Unit = other match {
     case same: BucketTotals if !same.isZero => add(same.totals)
     case _ =>

@@ -41,14 +41,14 @@ private[sparkext] class FetchedBlocks(task: TaskContext) {
   def segments(wanted: BlockLocations): Seq[JValue] = {
     val found = fetched(wanted)
     found.foreach(FetchedBlocks.remember(task, _))
-    found.map(_.told)
+    found.map(_.description)
   }
 
   /** The same for a shuffle that is not part of the job. The record of a failed fetch is cleared from the task: Spark
     * would act on the record whatever error the task raises.
     */
   def segmentsUnlessLost(shuffle: Int, ranges: Seq[BucketRange]): Seq[JValue] =
-    try fetched(locations(shuffle, ranges)).map(_.told)
+    try fetched(locations(shuffle, ranges)).map(_.description)
     catch {
       case failure: FetchFailedException =>
         task.asInstanceOf[TaskContextImpl].setFetchFailed(null)
@@ -153,7 +153,7 @@ private case class FetchedSegment(
     address: BlockManagerId,
     block: BlockId,
     map: Int) {
-  def told: JValue = JArray(List(JString(file.getPath), JLong(start), JLong(size)))
+  def description: JValue = JArray(List(JString(file.getPath), JLong(start), JLong(size)))
 }
 
 private[sparkext] object FetchedBlocks {

@@ -55,7 +55,7 @@ class JoinPartitionsRDD(
       JArray(fetched.segments(if (needed) side.of(others.flatMap(_.buckets).toSet) else side).toList)
     def all(shuffle: Int, ranges: Seq[BucketRange]) =
       JArray(fetched.segments(fetched.locations(shuffle, ranges)).toList)
-    val told = JObject(
+    val contents = JObject(
       "probe" -> met(probe, needsBuild, builds),
       "marks" -> all(ofProbe, share.marks),
       "builds" -> JObject(ofBuilds.zip(builds).map { case ((number, _), build) =>
@@ -63,7 +63,7 @@ class JoinPartitionsRDD(
       }.toList),
       "copies" -> all(ofBuilds.head._2, share.copies)
     )
-    Iterator.single(InternalRow(UTF8String.fromString(compact(render(told)))))
+    Iterator.single(InternalRow(UTF8String.fromString(compact(render(contents)))))
   }
 }
 

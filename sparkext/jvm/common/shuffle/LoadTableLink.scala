@@ -22,7 +22,7 @@ private class LoadTableLink(run: String, by: String, task: TaskContext) {
     * includes it.
     */
   private def begin(): Unit = {
-    tell(LoadTableLink.Nothing)
+    report(LoadTableLink.Nothing)
     val turns =
       LoadTableLink.clock.scheduleWithFixedDelay(() => Try(step()), 0, LoadTableLink.PauseMillis, MILLISECONDS)
     task.addTaskCompletionListener[Unit] { _ =>
@@ -33,14 +33,14 @@ private class LoadTableLink(run: String, by: String, task: TaskContext) {
   }
 
   private def step(): Unit = synchronized {
-    taken("told").foreach(tell)
+    taken("report").foreach(report)
     if (by == LoadTable.Routes) {
       val table = tables.askSync[String](taken("proposal").map(Proposed(run, _)).getOrElse(RequestedTable(run)))
       if (!task.isCompleted()) bring(table)
     }
   }
 
-  private def tell(what: String): Unit = tables.askSync[Int](Told(run, by, task.partitionId(), what))
+  private def report(loads: String): Unit = tables.askSync[Int](ReportedLoads(run, by, task.partitionId(), loads))
 
   private def bring(table: String): Unit = {
     Files.deleteIfExists(path("load_table.new"))

@@ -25,9 +25,9 @@ private[sparkext] class LoadTables(override val rpcEnv: RpcEnv) extends ThreadSa
     * number of started partitions.
     */
   override def receiveAndReply(context: RpcCallContext): PartialFunction[Any, Unit] = {
-    case Told(run, by, number, what) =>
+    case ReportedLoads(run, by, number, loads) =>
       context.reply(on(run) { table =>
-        table.tell(by, number, what)
+        table.store(by, number, loads)
         table.partitions
       })
     case Proposed(run, interval) =>
@@ -43,7 +43,7 @@ private[sparkext] class LoadTables(override val rpcEnv: RpcEnv) extends ThreadSa
     LoadTables.synchronized(step(tables.get(run, () => new LoadTable)))
 }
 
-private case class Told(run: String, by: String, number: Int, what: String)
+private case class ReportedLoads(run: String, by: String, number: Int, loads: String)
 private case class Proposed(run: String, interval: String)
 private case class RequestedTable(run: String)
 private case class RequestedPartitions(run: String)
@@ -68,7 +68,7 @@ private[sparkext] object LoadTables {
   def link: RpcEndpointRef = RpcUtils.makeDriverRef(Name, SparkEnv.get.conf, SparkEnv.get.rpcEnv)
 
   /** The recorded loads of a run for its report, as JSON; null if they have been evicted. */
-  def told(run: String): String =
+  def recorded(run: String): String =
     synchronized(Option(tables.getIfPresent(run)).map(table => s"""{"streamed":${table.history}}""").orNull)
 }
 
@@ -78,7 +78,7 @@ private[sparkext] object LoadTables {
 private class LoadTable {
   import Shared.formats
 
-  private val told =
+  private val loads =
     Seq(LoadTable.Routes, LoadTable.Partitions).map(_ -> mutable.Map.empty[Int, LoadTable.Buckets]).toMap
   private var interval: JValue = JNull
   private var number = 0
@@ -86,10 +86,10 @@ private class LoadTable {
   private var since = System.nanoTime()
 
   /** The number of partitions that have started. */
-  def partitions: Int = told(LoadTable.Partitions).size
+  def partitions: Int = loads(LoadTable.Partitions).size
 
   /** Stores the newest message of a task. */
-  def tell(by: String, task: Int, what: String): Unit = told(by)(task) = parse(what).extract[LoadTable.Buckets]
+  def store(by: String, task: Int, message: String): Unit = loads(by)(task) = parse(message).extract[LoadTable.Buckets]
 
   /** Accepts the first proposal for the interval after the current one. */
   def take(text: String): Unit = {
@@ -105,7 +105,7 @@ private class LoadTable {
 
   def text: String = {
     val seconds = NANOSECONDS.toMillis(System.nanoTime() - since) / 1000.0
-    val sums = told.map { case (by, tasks) =>
+    val sums = loads.map { case (by, tasks) =>
       by -> (("rows" -> LoadTable.sums(tasks.values.map(_.rows))) ~ ("seconds" -> LoadTable.sums(
         tasks.values.map(_.seconds))))
     }
@@ -113,7 +113,7 @@ private class LoadTable {
   }
 
   def history: String = {
-    val worked = told(LoadTable.Partitions).toSeq.sortBy(_._1).map(_._2.seconds.values.sum)
+    val worked = loads(LoadTable.Partitions).toSeq.sortBy(_._1).map(_._2.seconds.values.sum)
     compact(render(("interval" -> interval) ~ ("judged" -> judged.toSeq) ~ ("worked" -> worked)))
   }
 }
@@ -128,6 +128,6 @@ private object LoadTable {
   /** Python's `BucketReport`: rows and seconds of each bucket. */
   case class Buckets(rows: Map[String, Double], seconds: Map[String, Double])
 
-  private def sums(told: Iterable[Map[String, Double]]): Map[String, Double] =
-    told.flatten.groupMapReduce(_._1)(_._2)(_ + _)
+  private def sums(loads: Iterable[Map[String, Double]]): Map[String, Double] =
+    loads.flatten.groupMapReduce(_._1)(_._2)(_ + _)
 }

@@ -24,7 +24,7 @@ import org.apache.spark.sql.types.StructType
   * bucket by bucket. Spark's own resolver then commits it as map output, with its index: it is served, found and
   * removed like other map output.
   */
-class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
+class MapFiles(val run: String) extends ShuffleWriteProcessor with RowTransport {
   import MapFiles._
 
   /** The id of the shuffle, set before any task starts. */

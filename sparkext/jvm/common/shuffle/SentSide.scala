@@ -50,7 +50,7 @@ class SentSide(plan: SparkPlan, keys: Seq[SentKey], buckets: Int, keepsUnmatchab
     val files = new MapFiles(UUID.randomUUID().toString)
     val schema = SentColumns.like(plan.output)
     val accounts = SentSide.accounts(
-      SentSide.leaving(plan, new OutgoingRows(keys, buckets, keepsUnmatchable, schema, files)),
+      SentSide.outgoing(plan, new OutgoingRows(keys, buckets, keepsUnmatchable, schema, files)),
       totals)
     val dependency = SparkShim.sending(accounts, new PartitionIdPassthrough(buckets), files, plan.conf)
     files.of(dependency)
@@ -74,19 +74,19 @@ object SentSide {
   /** One row per task: its account, and the number of bytes of each bucket. `totals` accumulate the other numbers that
     * tasks report.
     */
-  private def accounts(told: RDD[ColumnarBatch], totals: Seq[BucketTotals]): MapFiles.Accounts =
-    told.mapPartitionsInternal(_.map { batch =>
+  private def accounts(batches: RDD[ColumnarBatch], totals: Seq[BucketTotals]): MapFiles.Accounts =
+    batches.mapPartitionsInternal(_.map { batch =>
       val bytes +: checksum +: others = (0 until batch.numCols).map(batch.column(_).getBinary(0))
       val numbers = others.map(MapFiles.numbers)
-      totals.zip(numbers).foreach { case (total, told) => total.add(told) }
+      totals.zip(numbers).foreach { case (total, values) => total.add(values) }
       MapAccount(numbers.head.sum, MapFiles.numbers(checksum).head) -> bytes
     })
 
   /** The outgoing rows of the pipeline that produces `plan`, if there is one and it runs; otherwise those of an
     * additional pipeline without joins over `plan`.
     */
-  def leaving(plan: SparkPlan, rows: OutgoingRows): RDD[ColumnarBatch] =
-    pipelineOf(plan).flatMap(_.leaving(rows)).orElse(over(plan).leaving(rows)).get
+  def outgoing(plan: SparkPlan, rows: OutgoingRows): RDD[ColumnarBatch] =
+    pipelineOf(plan).flatMap(_.outgoing(rows)).orElse(over(plan).outgoing(rows)).get
 
   /** The pipeline that produces the rows of `plan`, below operators that only choose and rename columns. */
   def pipelineOf(plan: SparkPlan): Option[PipelinedJoinExec] =
@@ -118,7 +118,7 @@ class OutgoingRows(
     val buckets: Int,
     val keepsUnmatchable: Boolean,
     val schema: StructType,
-    val way: LeavingWay)
+    val transport: RowTransport)
 
 /** A side that has been sent: the number of its map tasks, and the size of each bucket. `bytes` counts bytes in files,
   * `sizes` bytes of the rows in memory.

@@ -47,7 +47,7 @@ object Streamed {
 }
 
 /** How outgoing rows are sent to other tasks, and the columns that the tasks of their pipeline emit. */
-trait LeavingWay extends Serializable {
+trait RowTransport extends Serializable {
   def result: StructType
 
   /** The largest number of tasks, if it is limited. */
@@ -63,11 +63,11 @@ trait LeavingWay extends Serializable {
 /** Rows that stream to partitions by routing tables that change while they run: see Python's `load_table`. `run`
   * identifies their load table in the driver's [[LoadTables]].
   */
-class RoutedRows(streamed: Streamed, buckets: Int, val run: String = UUID.randomUUID().toString) extends LeavingWay {
+class RoutedRows(streamed: Streamed, buckets: Int, val run: String = UUID.randomUUID().toString) extends RowTransport {
   override def result: StructType = Streamed.Routed
   override def maps: Option[Int] = Some(streamed.maps)
   override def announce(task: TaskContext): Unit = LoadTableLink.ofRoute(run, task)
-  override def order: JObject = JObject("streamed" -> told)
+  override def order: JObject = JObject("streamed" -> description)
 
-  def told: JValue = ("buckets" -> buckets) ~ ("partitions" -> streamed.partitions) ~ ("run" -> run)
+  def description: JValue = ("buckets" -> buckets) ~ ("partitions" -> streamed.partitions) ~ ("run" -> run)
 }

@@ -98,8 +98,8 @@ private class ReceivedBlocks(
       side.number -> JArray(fetched.segmentsUnlessLost(side.shuffle, ranges).toList)
     }
     val nothing = JArray(Nil)
-    val told = JObject("probe" -> nothing, "marks" -> nothing, "copies" -> nothing, "builds" -> JObject(found.toList))
-    InternalRow(bucket, true, compact(render(told)).getBytes(UTF_8))
+    val contents = JObject("probe" -> nothing, "marks" -> nothing, "copies" -> nothing, "builds" -> JObject(found.toList))
+    InternalRow(bucket, true, compact(render(contents)).getBytes(UTF_8))
   }
 }
 
