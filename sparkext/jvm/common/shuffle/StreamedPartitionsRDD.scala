@@ -98,7 +98,8 @@ private class ReceivedBlocks(
       side.number -> JArray(fetched.segmentsUnlessLost(side.shuffle, ranges).toList)
     }
     val nothing = JArray(Nil)
-    val contents = JObject("probe" -> nothing, "marks" -> nothing, "copies" -> nothing, "builds" -> JObject(found.toList))
+    val contents =
+      JObject("probe" -> nothing, "marks" -> nothing, "copies" -> nothing, "builds" -> JObject(found.toList))
     InternalRow(bucket, true, compact(render(contents)).getBytes(UTF_8))
   }
 }
