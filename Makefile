@@ -30,6 +30,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
+# Images often set it. Then each of hundreds of Python processes, workers of Spark among them, would compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo check test versions suites lakes bench bench-quick bench-report bench-compare bench-comet bench-lakes study notebook lint docs kernels wheel release-check
 .PHONY: classes clean java python
 # One after the other, but for what `test` asks of a make of its own.

@@ -45,6 +45,9 @@ SETTINGS = {
     # Wait for both executors before the first task starts. Otherwise one executor might run all tasks.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.locality.wait": "0s",
+    # Otherwise, tasks would retry to read from a killed executor for 15 seconds.
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.retryWait": "200ms",
     # Spark calls a task slow by comparison with finished tasks of its stage. A quantile of 1.0 requires that all others
     # have finished; tests that need speculation set a lower one.
     "spark.speculation": "true",
