@@ -226,7 +226,7 @@ def test_deep_conditions(spark: SparkSession, name: str) -> None:
 
 def test_a_case_of_many_branches(spark: SparkSession) -> None:
     """More branches than a stack has frames, if each branch were nested in the previous one."""
-    branches = " ".join(f"WHEN {number} THEN {number % 7}" for number in range(5000))
+    branches = " ".join(f"WHEN {number} THEN {number % 7}" for number in range(3000))
     queries = {
         f"SELECT {HINT} k, ms FROM a JOIN b ON k = mk WHERE CASE j {branches} END = 3": True,
         f"SELECT {HINT} k, ms FROM a JOIN b ON k = mk AND CASE j + mj {branches} END = 3": True,

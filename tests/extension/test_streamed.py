@@ -215,10 +215,6 @@ def test_executors_that_come_and_go(tables: SparkSession) -> None:
         assert_in_waves(tables, lambda: joined(tables, ""), "spark.dynamicAllocation.enabled is set")
 
 
-def test_tables_drawn_at_random(tmp_path: Path) -> None:
-    run_script("streamed_partitions.py", tmp_path, "local[4]")
-
-
 @pytest.mark.xdist_group("cluster")
 def test_executors_of_two_processes(tmp_path: Path) -> None:
     run_script("streamed_partitions.py", tmp_path, "local-cluster[2,2,1024]")

@@ -122,11 +122,9 @@ def main(master: str) -> None:
         spark.range(0, 2 * KEYS, 3, 2).selectExpr("id AS rk", "id * 2 AS c").write.parquet(f"{folder}/r")
         for name in ("l", "r"):
             spark.read.parquet(f"{folder}/{name}").createOrReplaceTempView(name)
-        check(spark, "left")
-        if "cluster" in master:
-            check(spark, "left_anti", "inner")
-            check_one_partition_at_a_time(spark)
-            check_a_killed_executor(spark)
+        check(spark, "left", "left_anti", "inner")
+        check_one_partition_at_a_time(spark)
+        check_a_killed_executor(spark)
     spark.stop()
     print("all is well")
 
