@@ -77,7 +77,7 @@ class AnalysedJoin:
         return access_class(self._session._jvm, f"org.apache.spark.sql.{name}")
 
     def _scala(self, values: list[Any]) -> Any:
-        return self._session._jvm.PythonUtils.toSeq(values)
+        return access_class(self._session._jvm, "org.apache.spark.api.python.PythonUtils").toSeq(values)
 
     def _frame(self, plan: Any) -> DataFrame:
         from pyspark.sql import DataFrame
