@@ -57,7 +57,7 @@ class TaskFiles:
 
     def write_report(self, report: BucketReport) -> None:
         """Write the measurements of each bucket."""
-        self._write("report", report.to_json())
+        self._write("loads", report.to_json())
 
     def _write(self, name: str, text: str) -> None:
         with private_file(self._path(name)) as stream:

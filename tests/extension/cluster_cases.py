@@ -23,7 +23,7 @@ from pyspark.status import SparkStageInfo
 
 import sparkext
 from tests.extension.private_files import open_to_others
-from tests.support.cluster import ENCRYPTED, QUICK_START
+from tests.support.cluster import ENCRYPTED, FEW_RETRIES, QUICK_START
 from tests.support.planned_joins import assert_like_spark, assert_pipelined, mode, plan_of, scans_of
 from tests.support.rows import rows_of
 from tests.support.sessions import configured, start_session, started_with
@@ -45,9 +45,7 @@ SETTINGS = {
     # Wait for both executors before the first task starts. Otherwise one executor might run all tasks.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.locality.wait": "0s",
-    # Otherwise, tasks would retry to read from a killed executor for 15 seconds.
-    "spark.shuffle.io.maxRetries": "1",
-    "spark.shuffle.io.retryWait": "200ms",
+    **FEW_RETRIES,
     # Spark calls a task slow by comparison with finished tasks of its stage. A quantile of 1.0 requires that all others
     # have finished; tests that need speculation set a lower one.
     "spark.speculation": "true",

@@ -236,8 +236,6 @@ def test_full_joins_without_an_equality_have_owners(tables: SparkSession) -> Non
 
 
 HOSTILE = {"spark_sparkext_debug_partitions": "random", "spark_sparkext_morsel_maxRows": "7"}
-
-
 CONDITIONS = ("a % 3 > 0", "b % 5 <> 2", "a % 60 <> b", "(a + b) % 3 = 1 AND a > 9", "a % 60 > b")
 
 

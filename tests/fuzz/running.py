@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparkext.spark.extension import find_planned_runs, list_declined_joins
 from tests.fuzz.cases import Case
 from tests.fuzz.queries import FOLDER, result_items
 from tests.fuzz.sql import Ordered
@@ -222,13 +223,11 @@ def error_condition(error: Exception) -> str:
 
 def _look_at_plan(frame: DataFrame, outcome: Outcome) -> None:
     """Count the joins of an executed plan: pipelined ones by type and form, Spark's own, and the reasons for those."""
-    query: Any = frame._jdf.queryExecution()
     try:
-        runs = frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.sparkext.protocol.PipelineRuns  # type: ignore[union-attr]
-        for run in runs.of(query):
-            outcome.pipelined.update(kind_and_form(str(label)) for label in run.joins())
-        outcome.declined.update(general(str(reason)) for reason in runs.declined(query))
-        plan = query.executedPlan()
+        for run in find_planned_runs(frame):
+            outcome.pipelined.update(map(kind_and_form, run.joins))
+        outcome.declined.update(map(general, list_declined_joins(frame)))
+        plan: Any = frame._jdf.queryExecution().executedPlan()
         outcome.plan = str((plan.executedPlan() if plan.nodeName() == "AdaptiveSparkPlan" else plan).toString())
     except Exception as error:  # a failed planning: the query's error contains it
         outcome.plan = f"no plan: {str(error)[:500]}"

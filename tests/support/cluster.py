@@ -26,6 +26,9 @@ ENCRYPTED = {
 }
 """Settings that encrypt the connections between processes, including shuffled and broadcast blocks."""
 
+FEW_RETRIES = {"spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}
+"""Without these settings, tasks would retry to read from a killed executor for 15 seconds."""
+
 PYSPARK = Path(pyspark.__file__).parent
 PACKAGE = Path(sparkext.__file__).parent.parent
 

@@ -44,7 +44,7 @@ class BucketClock:
     def __init__(self, files: TaskFiles) -> None:
         """Begin without a bucket."""
         self._files = files
-        self.report = BucketReport()
+        self._report = BucketReport()
         self._bucket: int | None = None
         self._since = time.thread_time()
         self._last = time.monotonic()
@@ -53,7 +53,7 @@ class BucketClock:
         """Attribute this thread's time to a bucket from now on, or to none (None)."""
         now = time.thread_time()
         if self._bucket is not None:
-            self.report.spend(self._bucket, now - self._since)
+            self._report.spend(self._bucket, now - self._since)
         self._bucket, self._since = bucket, now
         if time.monotonic() - self._last >= _REPORT_SECONDS:
             self.write_report()
@@ -61,11 +61,11 @@ class BucketClock:
     def count(self, rows: int) -> None:
         """Count rows of the current bucket."""
         assert self._bucket is not None, "rows are of a bucket"
-        self.report.count(self._bucket, rows)
+        self._report.count(self._bucket, rows)
 
     def write_report(self) -> None:
         """Write the measurements to the task's files."""
-        self._files.write_report(self.report)
+        self._files.write_report(self._report)
         self._last = time.monotonic()
 
 

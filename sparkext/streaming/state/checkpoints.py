@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
+from sparkext.spark.jvm import access_class
 from sparkext.spark.session_settings import read_s3a_settings
 from sparkext.streaming.state.micro_batch import CHECKPOINT, RUN, SECRETS
 from sparkext.streaming.state.places import split_location
@@ -43,7 +44,8 @@ class _Reporting:
     @property
     def _jlistener(self) -> Any:
         """The listener that PySpark registers."""
-        return cast(Any, self._session.sparkContext._jvm).PythonStreamingQueryListenerWrapper(self)
+        wrapper = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
+        return access_class(self._session.sparkContext._jvm, wrapper)(self)
 
     def onQueryStarted(self, event: Any) -> None:
         query = self._session.streams.get(event.id().toString())

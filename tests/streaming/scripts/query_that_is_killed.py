@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkext.streams import cql, ordered, stream_join
+from tests.support.cluster import FEW_RETRIES
 from tests.support.feeds import MATCH, ON, POINTS, SPANS
 from tests.support.rows import rows_of
 from tests.support.sessions import start_session
@@ -33,9 +34,7 @@ SETTINGS = {
     "spark.executor.cores": "1",
     "spark.sql.shuffle.partitions": "3",
     "spark.task.maxFailures": "8",
-    # Otherwise, tasks would retry to read from a killed executor for 15 seconds.
-    "spark.shuffle.io.maxRetries": "1",
-    "spark.shuffle.io.retryWait": "200ms",
+    **FEW_RETRIES,
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.minTaskRuntime": "300ms",

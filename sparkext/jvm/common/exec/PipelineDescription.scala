@@ -16,7 +16,7 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
     }
     val rest = behind.map { case (name, value) => s" $name=$value" }.mkString
     val text = s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${inputs.describedProbe}$rest"
-    s"$text${if (asBuild) " as build side" else ""}${if (inPlace) " rows=in place" else ""}${fate.map(text => s" $text").mkString}"
+    s"$text${if (asBuild) " as build side" else ""}${if (inPlace) " rows=in place" else ""}${fate.map(" " + _).mkString}"
   }
 
   def inFull(name: String): String = {

@@ -221,8 +221,7 @@ object ChainLayout {
     private def pairCondition(formula: Expression, stage: JoinStage, source: Int): PairCondition =
       PairCondition(
         formula,
-        (Failing.receivedColumns(stage.probe) ++ Failing.receivedColumns(stage.build)).filter(
-          formula.references.contains).map {
+        Seq(stage.probe, stage.build).flatMap(Failing.receivedColumns).filter(formula.references.contains).map {
           column =>
             column -> place(chain.source(column), source)
         }

@@ -33,7 +33,7 @@ private class LoadTableLink(run: String, by: String, task: TaskContext) {
   }
 
   private def step(): Unit = synchronized {
-    taken("report").foreach(report)
+    taken("loads").foreach(report)
     if (by == LoadTable.Routes) {
       val table = tables.askSync[String](taken("proposal").map(Proposed(run, _)).getOrElse(RequestedTable(run)))
       if (!task.isCompleted()) bring(table)
